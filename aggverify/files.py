@@ -95,18 +95,18 @@ def write_inside(directory: Path, name: str, text: str, mode: int | None = None)
         raise InputError(f"{path.parent} leads out of {directory}, to {path.parent.resolve()}")
     # Written beside it and renamed: a link of that name is replaced instead of followed, and
     # nobody ever reads half a file.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
             if mode is not None:
                 os.fchmod(descriptor, mode)
             file.write(text)
-        return beside.replace(path)
+        return temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):  # a write to a full disk does not say where
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
@@ -185,7 +185,7 @@ def _write_all(descriptor: int, text: str) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def told(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """What the machine refused, as a sentence."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else f"the machine refuses: {reason}"

@@ -34,7 +34,7 @@ def classes(
     return tuple(map(tuple, found.values()))
 
 
-def tells_apart(
+def distinguishes(
     step: Step,
     modes: Iterable[str | Mode],
     *,

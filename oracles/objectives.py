@@ -166,10 +166,10 @@ OBJECTIVES: Mapping[str, Callable[[Fraction], Objective]] = {
     "sequence_ratio": _sequence_ratio,
 }
 NICKNAMES = {
-    said: name
+    alias: name
     for name, member in OBJECTIVES.items()
     for names in member(Fraction(1)).names.values()
-    for said in names
+    for alias in names
 }
 """What frameworks call them, with the same parameter."""
 

@@ -61,8 +61,8 @@ class Observation:
 
     @property
     def _title(self) -> str:
-        said = {True: "conforms", False: "does not conform", None: "nothing is expected"}
-        return f"{self.mode or 'no mode'}, engine {self.engine}: {said[self.conforms]}"
+        outcome = {True: "conforms", False: "does not conform", None: "nothing is expected"}
+        return f"{self.mode or 'no mode'}, engine {self.engine}: {outcome[self.conforms]}"
 
     def _lines(self) -> Iterator[str]:
         yield self._title

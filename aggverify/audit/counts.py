@@ -33,10 +33,12 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
             return None
         counts[step.number] = tokens[step.number] / factor
     for sentence, seen, guesses in _hypotheses(tokens):
-        told = {n: guesses[n] for n in counts if n in guesses}
-        near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in told.items())
-        if told and any(guess != tokens[n] for n, guess in told.items()) and all(near):
-            root = f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in told.items())})"
+        foreseen = {n: guesses[n] for n in counts if n in guesses}
+        near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in foreseen.items())
+        if foreseen and any(guess != tokens[n] for n, guess in foreseen.items()) and all(near):
+            root = (
+                f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in foreseen.items())})"
+            )
             bug = KnownBug("other-step", sentence, seen, _FIX)
             return Diagnosis(root, None, bug, sentence)
     return None
@@ -53,10 +55,10 @@ def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     names = sorted(set.intersection(*(_named(step, ranks, number) for step, *_ in wrong)))
     if len(names) == 1 or abs(number - Fraction(known[0])) > TOLERANCE * known[0]:
         return None
-    told = f": {' or '.join(names)}, which are that in this run" if names else ""
+    foreseen = f": {' or '.join(names)}, which are that in this run" if names else ""
     above = number > 1
     off = f"{number if above else 1 / number} times too {'large' if above else 'small'}"
-    sentence = f"every weight is {number} of the mode's{told}"
+    sentence = f"every weight is {number} of the mode's{foreseen}"
     return Diagnosis(sentence, str(number), None, f"a factor of {number}", off=off)
 
 

@@ -54,8 +54,8 @@ def judged(subject: Subject, run: RecordedRun) -> tuple[model.Check, tuple[Judge
         return _summary(len(seen), State.FAILED), (
             JudgedFinding(finding, Diagnosis(root, root=root)),
         )
-    told = f"one parameter's gradient is reduced as engine {subject.engine.name} does"
-    return _summary(len(seen), State.OK, established=told), ()
+    agreed = f"one parameter's gradient is reduced as engine {subject.engine.name} does"
+    return _summary(len(seen), State.OK, established=agreed), ()
 
 
 def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None, float]:

@@ -86,15 +86,17 @@ def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterat
         if idle:
             tokens = sum(int(step.samples[n].mask.sum()) for n in idle)
             text = f"its losses were computed and never backpropagated: {tokens} tokens"
-            yield _told(subject, one, ONCE, LOST, idle, text, "losses without a backward pass")
+            yield _finding_of(
+                subject, one, ONCE, LOST, idle, text, "losses without a backward pass"
+            )
         if gaps:
             lost = step.samples[gaps[0]].lost
             text = f"no rank holds its positions {_runs(lost)}"
-            yield _told(subject, one, ONCE, LOST, gaps, text, "positions that no rank holds")
+            yield _finding_of(subject, one, ONCE, LOST, gaps, text, "positions that no rank holds")
         if twice:
             tokens = sum(int((step.samples[n].twice & step.samples[n].mask).sum()) for n in twice)
             text = f"{tokens} tokens are weighed several times, and their gradients add up"
-            yield _told(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
+            yield _finding_of(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
 
 
 def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
@@ -109,7 +111,7 @@ def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iter
         dummies = sum(n < len(step.samples) and step.samples[n].dummy for n in samples)
         what = f", {dummies} of {len(samples)} samples dummies" if dummies else ""
         text = f"{len(wrong)} tokens that are masked, or padding, have a weight{what}"
-        yield _told(
+        yield _finding_of(
             subject, one, MASKED, PADDING, samples, text, "a weight behind the mask", int(wrong[0])
         )
 
@@ -126,9 +128,9 @@ def weights(
     not_finite = not np.isfinite(one.judged).all()
     if not not_finite:
         wrong = [(w.step, w.judged, w.expected) for w, _ in found]
-        if (told := other_counts(wrong, run.steps)) is not None:
+        if (other := other_counts(wrong, run.steps)) is not None:
             yield JudgedFinding(
-                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), told
+                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), other
             )
             return
     code = NOT_FINITE if not_finite else WRONG
@@ -207,7 +209,7 @@ def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Itera
             twice = 2 * roundings(subject, run) + 1
             off = worst_weight(own, wanted, twice, precision(subject, run))
             if off is not None and not off.accumulated:
-                made = _told(
+                made = _finding_of(
                     subject,
                     one,
                     TERMS,
@@ -238,7 +240,7 @@ def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -
     return max((share for share in shares if share <= 1), default=0.0)
 
 
-def _told(
+def _finding_of(
     subject: Subject,
     one: Weighed,
     about: Check,

@@ -27,10 +27,10 @@ def points(start: Path) -> Mapping[str, Mapping[str, str]]:
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.is_file():
-            told: Any = tomllib.loads(contents(path).decode())
+            own: Any = tomllib.loads(contents(path).decode())
             for part in ("tool", "aggverify", "probe-points"):
-                told = told.get(part, {}) if isinstance(told, Mapping) else {}
-            return shipped | {name: checked(name, point) for name, point in told.items()}
+                own = own.get(part, {}) if isinstance(own, Mapping) else {}
+            return shipped | {name: checked(name, point) for name, point in own.items()}
     return shipped
 
 

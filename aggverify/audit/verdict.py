@@ -196,8 +196,10 @@ def _settled(
             if unknown
             else f"{tokens:,} tokens"
         )
-        told = f"{shown} of {len(run.steps)} optimizer steps on {run.ranks.world} ranks"
-        return structs.replace(done, established=f"{told} have the weights of {subject.mode}")
+        established = f"{shown} of {len(run.steps)} optimizer steps on {run.ranks.world} ranks"
+        return structs.replace(
+            done, established=f"{established} have the weights of {subject.mode}"
+        )
     return done
 
 

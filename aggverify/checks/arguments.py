@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
-from aggverify.oracles.coincidence import tells_apart
+from aggverify.oracles.coincidence import distinguishes
 from aggverify.steps.case import Case
 
 CHANGED, IGNORED, ACCEPTED = "AGV502", "AGV503", "AGV504"
@@ -88,7 +88,7 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
         if subject.convention.why_not(mode, subject.engine.name, subject.claim.claimed):
             continue  # never asked for under this engine
         divisor = DIVISOR if subject.divisor is None else subject.divisor
-        if not tells_apart(mine.case.step, both, divisor=divisor, policy=subject.policy):
+        if not distinguishes(mine.case.step, both, divisor=divisor, policy=subject.policy):
             continue
         if np.array_equal(mine.weights, other.weights):
             message = f"{subject.mode} and {mode} give the same weights, bit for bit"
@@ -110,7 +110,7 @@ SWITCH = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=6,
-    nothing_to_say="the mode is no argument, or one mode is claimed",
+    not_applicable="the mode is no argument, or one mode is claimed",
     of_weights=False,
 )
 

@@ -135,7 +135,7 @@ class Check:
     """Where it is also judged, as long as nothing fails, on cases that together take every branch
     of the reducer's code, each of which may have a mistake of its own: how such a case is brought
     into its space."""
-    telling: Callable[[Subject], Iterable[Case]] | None = None
+    distinguishing_cases: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed beside its stored ones when a finding is diagnosed."""
     of_calls: bool = False
     """Whether it is for functions that reduce no losses: it is run of them alone, and nothing else
@@ -144,7 +144,7 @@ class Check:
     """Whether it costs so much that only ``--profile thorough`` runs it."""
     only_with: str = ""
     """The ``--step`` that alone asks for it, where it costs more than any profile should."""
-    nothing_to_say: str | None = None
+    not_applicable: str | None = None
     """Why there is nothing to check where the space is None; None: it is not claimed."""
     last: bool = False
     """Whether it is worth its cost only when nothing else failed; runs after all others."""

@@ -57,9 +57,9 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     accepted = [call for call, _ in wrong]
     if not accepted:
         return None
-    told = "\n".join(f"accepted: {call.sentence}" for call in accepted[:MOST])
+    listed = "\n".join(f"accepted: {call.sentence}" for call in accepted[:MOST])
     more = len(accepted) - MOST
-    finding = _finding(ACCEPTED, subject, ran, told + f"\nand {more} more" * (more > 0))
+    finding = _finding(ACCEPTED, subject, ran, listed + f"\nand {more} more" * (more > 0))
     return replace(finding, signs=tuple(f"accepts {call.name}" for call in accepted))
 
 
@@ -67,7 +67,7 @@ def _finding(code: str, subject: Subject, ran: Execution, message: str) -> Findi
     return Finding(code, NAME, message, ran.case, subject.mode)
 
 
-def said(calls: Sequence[JudgedCall]) -> str:
+def summary(calls: Sequence[JudgedCall]) -> str:
     """How many of either kind."""
     refused = sum(call.refused for call in calls)
     return f"{refused} calls that must be refused and {len(calls) - refused} that must not"
@@ -75,7 +75,7 @@ def said(calls: Sequence[JudgedCall]) -> str:
 
 def _established(subject: Subject, cases: int) -> str:
     assert isinstance(subject.convention, Called)
-    return said(list(subject.convention.calls))
+    return summary(list(subject.convention.calls))
 
 
 CHECK = Check(

@@ -64,5 +64,5 @@ CHECK = Check(
     space=space,
     judge=judge,
     only=refused_cases,
-    nothing_to_say="refuses nothing that is claimed by name",
+    not_applicable="refuses nothing that is claimed by name",
 )

@@ -178,8 +178,8 @@ def _signs(
         each = sum(clip(times * mine(d, c, k)) for d, c in ranks for k in every)
         grown = sum(_grown(clip, [times * mine(d, c, k) for k in every]) for d, c in ranks)
         together = _grown(clip, [times * mine(None, None, k) for k in every])
-        told = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
-        for sign, foretold in (*told, (EACH_MICRO_BATCH, together)):
+        known_signs = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
+        for sign, foretold in (*known_signs, (EACH_MICRO_BATCH, together)):
             if not found and np.allclose(update * times, foretold, rtol=_NEAR, atol=0):
                 found = sign
     if found:
@@ -222,7 +222,7 @@ CHECK = Check(
         Need(FORMULA, "the formula is wrong already"),
         Need(LAYOUT, "unclipped gradients depend on the layout already"),
     ),
-    nothing_to_say="only a whole training step clips",
+    not_applicable="only a whole training step clips",
     max_examples=12,
     linear_only=True,
 )

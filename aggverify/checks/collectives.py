@@ -67,7 +67,7 @@ def _with_copies(case: Case) -> Case:
     return case.with_layout(replace(case.layout, cp_kind="gathered"))
 
 
-ISSUE_ALIKE = Check(
+SAME_COLLECTIVES = Check(
     name=SAME,
     title="every rank of a group issues the same collectives in the same order",
     space=space,

@@ -173,7 +173,7 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
         yield f"a sequential {name} accumulator stalls", min(count, 1 << p)
 
 
-def _telling(subject: Subject) -> tuple[Case, ...]:
+def _distinguishing_cases(subject: Subject) -> tuple[Case, ...]:
     """Which lengths are counted rightly tells one 16-bit format from the other."""
     if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
@@ -191,7 +191,7 @@ CHECK = Check(
     project=lambda case: case.trivial,
     aspect=COUNTS,
     needs=(RIGHT_FORMULA,),
-    telling=_telling,
+    distinguishing_cases=_distinguishing_cases,
     max_examples=24,
     linear_only=True,
 )

@@ -90,7 +90,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | None:
     case = execution.case
-    expected = beside(subject, case.step, tokens)
+    expected = weights_with_prompt(subject, case.step, tokens)
     if execution.weights is None or execution.communicates or expected is None:
         return None
     mine = [rank == 0 for rank, _, _ in token_owner(case.step, case.layout)]
@@ -132,7 +132,7 @@ def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> 
     return any(abs(used - count) <= own + 1 + _NEAR * abs(count) for count in each)
 
 
-def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
+def weights_with_prompt(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
     """The weights of a step's tokens beside one more prompt of so many: what they are divided by
     grows by the same with each, as with the first ones; None where it does not."""
     one, two, three = (_with(subject, step, count) for count in (1, 2, 3))

@@ -83,7 +83,7 @@ CHECK = Check(
     variants=lambda case: (RunSpec(case, alone=True), RunSpec(case, where=LAUNCHED)),
     judge=_judge,
     only=_handful,
-    nothing_to_say="its code asks nothing that a launch decides",
+    not_applicable="its code asks nothing that a launch decides",
     waits_for="ranks are launched, each with its own interpreter",
     as_found=True,
     last=True,

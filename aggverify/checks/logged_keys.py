@@ -47,7 +47,7 @@ def judge(
     for key, alone in one.items():
         if key not in spread or alone == other.get(key):
             continue
-        if not own and _alike(spread[key]):
+        if not own and _all_equal(spread[key]):
             continue
         was, now = (merged(subject, e, key, each) for e, each in zip(
             executions, (alone, spread[key]), strict=False
@@ -115,7 +115,7 @@ def _merged_by_its_own(ran: Execution) -> Mapping[str, Numbers]:
     return {key: [[numbers]] for key, numbers in merged_logs.merged(ran).items()}
 
 
-def _alike(numbers: Numbers) -> bool:
+def _all_equal(numbers: Numbers) -> bool:
     flat = [n for rank in numbers for n in rank]
     return len(flat) > 1 and len(set(flat)) == 1
 

@@ -233,9 +233,9 @@ def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> s
     numbers = logged_keys.numbers_of(ran).get(key, ())
     if len({len(n) for rank in numbers for n in rank}) != 1:
         return ""
-    said, own = _by_cell(ran, numbers)
+    logged, own = _by_cell(ran, numbers)
     alone = _by_rank(ran, numbers)
-    if any(share and not any(said) for said, share in alone) and any(any(n) for n, _ in alone):
+    if any(share and not any(logged) for logged, share in alone) and any(any(n) for n, _ in alone):
         return PART_SILENT
     none = (0.0,) * len(numbers[0][0])
     grown = [[_less(*two) for two in pairwise((none, *rank))] for rank in numbers]
@@ -243,9 +243,9 @@ def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> s
     if found is None or not wanted.is_met(found.value):
         return ""
     # Where every micro-batch says its own share, times a number, nothing has grown.
-    total, all_said = sum(own.values()), sum(each[0] for each in said.values())
-    apart = max(abs(said[cell][0] * total - own[cell] * all_said) for cell in own)
-    return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_said) + abs(total)) else ""
+    total, all_logged = sum(own.values()), sum(each[0] for each in logged.values())
+    apart = max(abs(logged[cell][0] * total - own[cell] * all_logged) for cell in own)
+    return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_logged) + abs(total)) else ""
 
 
 Cells = dict[tuple[int, int], tuple[float, ...]]
@@ -266,8 +266,8 @@ def _by_cell(
         own[dp, k] += weight * loss if weight else 0.0
     ranks = range(layout.cp_size)
     columns = ((numbers[dp * layout.cp_size + c][k] for c in ranks) for dp, k in cells)
-    said = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
-    return dict(zip(cells, said, strict=True)), own
+    logged = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
+    return dict(zip(cells, logged, strict=True)), own
 
 
 def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[float, ...], float]]:
@@ -275,8 +275,8 @@ def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[f
     all of them log and the whole share."""
     layout = ran.case.layout
     if layout.cp_kind == "gathered" and layout.cp_size > 1:
-        said, own = _by_cell(ran, numbers)
-        return [(said[cell], own[cell]) for cell in own]
+        logged, own = _by_cell(ran, numbers)
+        return [(logged[cell], own[cell]) for cell in own]
     assert ran.weights is not None
     shares = dict.fromkeys(
         ((d, c, k) for d, k, _ in layout.cells() for c in range(layout.cp_size)), 0.0
@@ -332,7 +332,7 @@ CHECK = Check(
     judge=judge,
     max_examples=40,
     on_branches=as_it_is,
-    nothing_to_say="returns no log",
+    not_applicable="returns no log",
     of_weights=False,
     linear_only=True,
 )

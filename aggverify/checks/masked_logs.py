@@ -137,7 +137,7 @@ LOGS = _check(
     space=_logged_space,
     variants=_variants,
     judge=_judge_logged,
-    nothing_to_say="returns no log",
+    not_applicable="returns no log",
 )
 OF_TERMS = _check(
     TERMS,
@@ -146,5 +146,5 @@ OF_TERMS = _check(
     space=_term_space,
     variants=_of_a_term,
     judge=_judge_terms,
-    nothing_to_say="the reducer takes no per-token inputs except the losses",
+    not_applicable="the reducer takes no per-token inputs except the losses",
 )

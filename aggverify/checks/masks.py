@@ -49,7 +49,7 @@ CHECK = Check(
     project=with_holes,
     needs=(RIGHT_FORMULA,),
     alone_after=(LAYOUT,),
-    nothing_to_say="judged by an oracle only: what is masked may still be content",
+    not_applicable="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,
 )

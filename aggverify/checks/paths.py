@@ -82,6 +82,6 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case, RunSpec(case, where=AGAINST)),
     judge=judge,
-    nothing_to_say="no --against TARGET",
+    not_applicable="no --against TARGET",
     compares_paths=True,
 )

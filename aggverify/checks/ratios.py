@@ -89,7 +89,7 @@ CHECK = Check(
     variants=_variants,
     judge=_judge,
     needs=(Need(LAYOUT, "at ratio 1 it depends on the layout already"),),
-    nothing_to_say="not a policy loss",
+    not_applicable="not a policy loss",
     max_examples=20,
     max_stored=20,
 )

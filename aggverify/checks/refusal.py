@@ -35,8 +35,8 @@ def refusal(
         return None
     if by_accident and concerned:
         return fault.message
-    said = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
-    return said[0] if all(said) else None
+    messages = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
+    return messages[0] if all(messages) else None
 
 
 def _words(error: Raised) -> str | None:

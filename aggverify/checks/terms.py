@@ -292,6 +292,6 @@ CHECK = Check(
     variants=variants,
     on_branches=as_it_is,
     judge=judge,
-    nothing_to_say="the reducer takes no per-token inputs except the losses",
+    not_applicable="the reducer takes no per-token inputs except the losses",
     max_examples=40,
 )

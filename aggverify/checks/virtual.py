@@ -110,7 +110,7 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     control_first=True,
-    nothing_to_say=(
+    not_applicable=(
         "its ranks cannot be run one after another: it communicates, or its engine does, or "
         "--world limits how many there are, or there is memory for one rank only"
     ),

@@ -124,7 +124,7 @@ CHECK = Check(
     variants=variants,
     judge=judge,
     project=project,
-    nothing_to_say="micro-batches of whole prompt groups only",
+    not_applicable="micro-batches of whole prompt groups only",
     max_examples=2,
     max_stored=2,
 )

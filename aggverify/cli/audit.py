@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggverify.cli.options import options, said
+from aggverify.cli.options import given_options, options
 
 if TYPE_CHECKING:
     from aggverify.audit.steps import RecordedRun
@@ -55,7 +55,7 @@ def audit(what: tuple[str, ...], **given: Any) -> int:
     from aggverify.cli import early, ways_out
     from aggverify.errors import InputError
 
-    mine = said({key: value for key, value in given.items() if key != "case"})
+    mine = given_options({key: value for key, value in given.items() if key != "case"})
     early.refuse((), mine)
     if given["case"] is not None and "reducer" not in mine:
         raise InputError("--case needs --reducer TARGET: whose case it is, as path.py:name")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggverify.cli.completion import of_files
-from aggverify.cli.options import Grouped, every_option, said
+from aggverify.cli.options import Grouped, every_option, given_options
 
 if TYPE_CHECKING:
     from aggverify.cli.joined import CommandRun
@@ -41,7 +41,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     from aggverify.cli import early, screen
     from aggverify.execution.options import default, texts
 
-    mine = said(given)
+    mine = given_options(given)
     early.refuse(targets, mine)
     from aggverify.errors import InputError
     from aggverify.execution.options import BY_KEY
@@ -52,9 +52,9 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     config = mine.get("config")
     trusted = "sandbox" not in mine
     project = (
-        settings.find(Path.cwd(), trusted=trusted, said=mine)
+        settings.find(Path.cwd(), trusted=trusted, named_options=mine)
         if config is None
-        else settings.read(Path(config), trusted=trusted, said=mine)
+        else settings.read(Path(config), trusted=trusted, named_options=mine)
     )
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
@@ -222,12 +222,12 @@ def _verified(
 
     try:
         if hosts is not None and hosts.replay_log is not None and hosts.replay_log.known:
-            told = counted(hosts.replay_log.known, "step")
-            terminal(Waiting(f"all were started again: {told} of before are not run again"))
+            known_text = counted(hosts.replay_log.known, "step")
+            terminal(Waiting(f"all were started again: {known_text} of before are not run again"))
         with _pool(requests[0], deadline, hosts) as pool:
             if others.findings:
-                told = counted(len(others.findings), "known finding")
-                terminal(Waiting(f"the cases of {told} are run again"))
+                known_text = counted(len(others.findings), "known finding")
+                terminal(Waiting(f"the cases of {known_text} are run again"))
                 with in_time():
                     known.reruns = again(others.findings, requests[0], pool=pool)
             for request in requests:

@@ -80,7 +80,7 @@ def compare(
     from aggverify.regression.plan import ComparisonPlan
 
     one(name)
-    baseline, plan = given.pop("baseline"), tuple(_said(given))
+    baseline, plan = given.pop("baseline"), tuple(_written_options(given))
     if revisions:
         made = ComparisonPlan(targets, plan, baseline)
         found = _revisions(base, head, made, strict=strict, documents=documents)
@@ -126,14 +126,16 @@ def _revisions(
     if not plan.targets:
         raise InputError("say what to check: aggverify compare --revisions main HEAD TARGET")
 
-    def tell(what: str) -> None:
+    def progress(what: str) -> None:
         click.echo(line(what), err=True)
 
     keep = Path(default("report_dir"))
-    return compared(base, head, plan, strict=strict, keep=keep, tell=tell, documents=documents)
+    return compared(
+        base, head, plan, strict=strict, keep=keep, progress=progress, documents=documents
+    )
 
 
-def _said(given: Mapping[str, Any]) -> Iterator[str]:
+def _written_options(given: Mapping[str, Any]) -> Iterator[str]:
     """The options of a check as they are written."""
     from aggverify.execution.options import BY_KEY
 

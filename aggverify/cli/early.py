@@ -103,10 +103,10 @@ def _has_divisor(targets: tuple[str, ...], given: Mapping[str, Any]) -> bool:
     places = [Path(target.partition(":")[0]) for target in targets]
     places += [folder / "pyproject.toml" for folder in (here, *here.parents)]
     places += [Path(given["config"])] if "config" in given else []
-    return any(map(_may_say_it, places))
+    return any(map(_may_declare_it, places))
 
 
-def _may_say_it(place: Path) -> bool:
+def _may_declare_it(place: Path) -> bool:
     if place.suffix not in (".py", ".toml"):
         return True  # a module
     try:

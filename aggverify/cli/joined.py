@@ -44,7 +44,7 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
     if seat is None:
         return command(CommandRun(began))
     if seat.number:
-        return serving.beside(seat)
+        return serving.node_agent(seat)
     hosts, code = Cluster(seat), ways_out.NO_JUDGEMENT
     _ends_in_order(hosts)
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
@@ -71,8 +71,8 @@ def refused(arguments: list[str]) -> str:
     """Why nothing is run, "" where it is."""
     if arguments[:1] == [_COMMAND]:
         return ""
-    said = f"`{arguments[0]}`" if arguments else "nothing"
-    return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
+    named = f"`{arguments[0]}`" if arguments else "nothing"
+    return f"launched several times there is only `{_COMMAND}`, not {named}: run it by itself"
 
 
 def replay_log(hosts: Cluster) -> ReplayLog | None:

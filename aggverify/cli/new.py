@@ -51,17 +51,17 @@ def new(
     from aggverify.execution.deadline import Deadline, OutOfTime, TooLate
     from aggverify.execution.limits import LIMITS
     from aggverify.scaffold.beginning import Wanted, begin
-    from aggverify.scaffold.questions import nobody
+    from aggverify.scaffold.questions import no_answers
     from aggverify.world import Pool
 
     if engine is not None:
         usable(engine)
-    said = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
+    wanted = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     deadline = Deadline(math.inf if asks else SECONDS)
     try:
         with Pool(replace(LIMITS, turn=deadline.check)) as pool:
-            found = begin(said, pool, _ask if asks else nobody)
+            found = begin(wanted, pool, _ask if asks else no_answers)
     except OutOfTime:
         raise TooLate(f"{target} was not imported within {SECONDS:g} s") from None
     found.files.write()

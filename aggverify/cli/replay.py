@@ -76,9 +76,9 @@ def replay(
         stored = store.read(case, report_dir)
         if target is None and not trust_target:
             store.check_trusted(stored, case, report_dir)
-        said = target or store.found_again(stored)
+        given_target = target or store.found_again(stored)
         options = replace(
-            LIMITS, sandbox=enclosed.sandbox(said, against, adapter) if sandbox else None
+            LIMITS, sandbox=enclosed.sandbox(given_target, against, adapter) if sandbox else None
         )
         if sandbox and any(map(is_own_code, (oracle, engine))):
             raise InputError("--sandbox: --oracle and --engine are run outside of it")

@@ -20,7 +20,7 @@ import click
 from aggverify import __version__
 from aggverify.errors import AggverifyError, NoReducer
 from aggverify.escape import clean, indented
-from aggverify.files import told, write_inside
+from aggverify.files import os_error_text, write_inside
 from aggverify.plugins import PluginWarning
 from aggverify.shadowed import shadowed
 
@@ -59,7 +59,7 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
         case AggverifyError():
             complain(f"error: {error}")
         case OSError():
-            complain(f"error: {told(error)}")
+            complain(f"error: {os_error_text(error)}")
         case MemoryError():
             complain("error: the machine has no memory left for this")
         case _ if (why := shadowed(error)) is not None:
@@ -72,7 +72,7 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
 def unwritten(what: str, error: Exception, directory: Path) -> None:
     """Say that a part of what was found out could not be written."""
     if isinstance(error, OSError | AggverifyError):
-        why = told(error) if isinstance(error, OSError) else str(error)
+        why = os_error_text(error) if isinstance(error, OSError) else str(error)
         complain(f"error: cannot write the {what}: {why}")
     else:
         explained(error, directory)

@@ -20,7 +20,7 @@ def explanation(code: Code) -> Explanation | None:
 def explanations() -> Mapping[str, Explanation]:
     """Every explanation there is by its code, in order of codes."""
     found = {name: explanation(code) for name, code in CODES.items()}
-    return {name: told for name, told in found.items() if told is not None}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 @cache

@@ -65,7 +65,7 @@ def undeclared() -> list[Convention]:
     return [how for how in by_shape() if not isinstance(how, Declared)]
 
 
-def alike(offer: Offer) -> list[Convention]:
+def by_shape_or_name(offer: Offer) -> list[Convention]:
     """Those that the function has the parameters of, under another name than theirs, or that only
     a person's word for it makes it: a validator, or what merges logs."""
     known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
@@ -100,8 +100,8 @@ __all__ = [
     "Site",
     "TrainContext",
     "WholeStep",
-    "alike",
     "by_shape",
+    "by_shape_or_name",
     "calls_bound",
     "convention",
     "undeclared",

@@ -22,7 +22,7 @@ from aggverify.oracles import LEGACY, MODES, family
 if TYPE_CHECKING:
     from torch import Tensor
 
-Told = str | bool | None
+ModeValue = str | bool | None
 """What a function is given for a mode."""
 
 
@@ -48,7 +48,7 @@ class Declared:
     """Whether other functions have those, too: it is recognised by its name as well."""
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The framework's engines, with their modes (none: all); the first of a mode is its default."""
-    told: Mapping[str, Told] | None = None
+    mode_values: Mapping[str, ModeValue] | None = None
     """The modes that the function can be told, by what it calls them; None: it is told none."""
     only: tuple[str, ...] = ()
     """The modes that a function which is told none can have; none: all."""
@@ -66,7 +66,7 @@ class Declared:
     rows: RowForm | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
-    told_by: Mapping[str, str] = field(default_factory=dict)
+    named_by: Mapping[str, str] = field(default_factory=dict)
     """Features that older versions of the function had no parameter for, each with its name."""
     unusual: frozenset[str] = frozenset()
     """Features of few frameworks that its trainer has."""
@@ -103,7 +103,7 @@ class Declared:
 
     @property
     def mode_is_argument(self) -> bool:
-        return self.told is not None
+        return self.mode_values is not None
 
     @property
     def fixes_engine(self) -> bool:
@@ -115,7 +115,7 @@ class Declared:
     @property
     def _modes(self) -> tuple[str, ...]:
         every = (*MODES, LEGACY.name)
-        known = self.only or every if self.told is None else tuple(self.told)
+        known = self.only or every if self.mode_values is None else tuple(self.mode_values)
         return tuple(mode for mode in known if mode not in self.never)
 
     def has_shape(self, offer: Offer) -> bool:
@@ -161,8 +161,8 @@ class Declared:
         known = MODES.get(site.mode or "")
         if known is not None and not known.needs_divisor:
             site = replace(site, divisor=None)
-        totals, told = Totals(site), self.told or {}
-        mode = told.get(family(site.mode or ""))
+        totals, mode_values = Totals(site), self.mode_values or {}
+        mode = mode_values.get(family(site.mode or ""))
 
         def bound(k: int, losses: Tensor) -> Output:
             batch = micro_batch(site, k, totals, mode)

@@ -69,17 +69,17 @@ class Adapter:
     @cached_property
     def roles(self) -> frozenset[Role | None]:
         """What the arguments stand for, by name or by what is known of them."""
-        said = {text: what for what, text in EXPRESSIONS.items()}
+        given_text = {text: what for what, text in EXPRESSIONS.items()}
         return frozenset(
-            said.get(self.known.arguments[p]) if p in self.known.arguments else role(p)
+            given_text.get(self.known.arguments[p]) if p in self.known.arguments else role(p)
             for p in self.given
         )
 
     @property
     def has_losses(self) -> bool:
         """Whether it is given per-token losses in some form."""
-        said = {"{losses}", "-{losses}"} & set(self.known.arguments.values())
-        return bool(said or self.roles & {Role.LOSSES, Role.ADVANTAGES})
+        given_text = {"{losses}", "-{losses}"} & set(self.known.arguments.values())
+        return bool(given_text or self.roles & {Role.LOSSES, Role.ADVANTAGES})
 
     @property
     def has_no_ratio(self) -> bool:
@@ -114,8 +114,8 @@ class Adapter:
     @property
     def mode(self) -> str | None:
         """The parameter that says the mode, if its values are known."""
-        said = self.known.arguments
-        return next((p for p in self.given if self.values_of(p) and p not in said), None)
+        given_text = self.known.arguments
+        return next((p for p in self.given if self.values_of(p) and p not in given_text), None)
 
     @property
     def choices(self) -> tuple[str | bool, ...]:
@@ -184,9 +184,9 @@ class Adapter:
         """What is passed for a parameter, as it is written in the adapter."""
         form = self.shape.value
         if parameter in self.known.arguments:
-            said = self.known.arguments[parameter]
+            given_text = self.known.arguments[parameter]
             named = {"{losses}": Role.LOSSES, "-{losses}": Role.ADVANTAGES, "{masks}": Role.MASK}
-            return tensor(form, named[said]) if said in named else said
+            return tensor(form, named[given_text]) if given_text in named else given_text
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:
             return parameter.upper()

@@ -70,7 +70,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         of_a_class=read.flag("of_a_class"),
         named=read.flag("named"),
         engines=read.engines(),
-        told=read.told(),
+        mode_values=read.mode_values(),
         only=read.texts("only"),
         never=read.reasons("never", known_modes()),
         always_wrong=read.reasons("always_wrong", known_modes()),
@@ -79,7 +79,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         gradient_of=of,
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
-        told_by=read.reasons("told_by", FEATURES),
+        named_by=read.reasons("told_by", FEATURES),
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
@@ -121,14 +121,14 @@ def _is_name(target: ast.expr) -> bool:
 def _check_call(
     tree: ast.Module, path: str, takes: Sequence[str], name: str = CALL, second: str = ""
 ) -> None:
-    told = f"({', '.join(takes)})"
+    tuple_text = f"({', '.join(takes)})"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             own = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
             if len(own) == len(takes) and second in ("", own[1]):
                 return
-            raise InputError(f"{path}, line {node.lineno}: {name} takes {told}")
-    raise InputError(f"{path} has no def {name}{told}")
+            raise InputError(f"{path}, line {node.lineno}: {name} takes {tuple_text}")
+    raise InputError(f"{path} has no def {name}{tuple_text}")
 
 
 _KEYS = (

@@ -46,7 +46,7 @@ def _lines(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
     yield from _imports(adapter, origin)
     yield ""
     yield from _object(adapter)
-    yield from _left_to_say(adapter)
+    yield from _left_to_fill_in(adapter)
     yield from _mode(adapter)
     yield "AGGVERIFY = {"
     yield from (f"    {claim}" for claim in _claims(adapter))
@@ -86,21 +86,21 @@ def _object(adapter: Adapter) -> Iterator[str]:
     if not (owner := adapter.offer.owner):
         return
     if adapter.offer.why_not:
-        said = f"say below how {owner} is built, then delete this line"
-        yield f"raise NotImplementedError({said!r})"
+        text = f"say below how {owner} is built, then delete this line"
+        yield f"raise NotImplementedError({text!r})"
     yield f"{OBJECT} = {adapter.built}"
     yield ""
 
 
-def _left_to_say(adapter: Adapter) -> Iterator[str]:
+def _left_to_fill_in(adapter: Adapter) -> Iterator[str]:
     names = [name.upper() for name in (*adapter.known.left, *adapter.unknown)]
     if adapter.known.trouble and not adapter.unknown:
-        said = f"the call below comes to no result: {adapter.known.trouble}"
+        text = f"the call below comes to no result: {adapter.known.trouble}"
         yield "# put the call right, then delete this line"
-        yield f"raise NotImplementedError({said!r})"
+        yield f"raise NotImplementedError({text!r})"
     if names:
-        said = " and ".join(names)
-        yield f'raise NotImplementedError("say below what {said} is, then delete this line")'
+        text = " and ".join(names)
+        yield f'raise NotImplementedError("say below what {text} is, then delete this line")'
         yield from (f"{name} = None" for name in names)
 
 
@@ -123,12 +123,12 @@ def _claims(adapter: Adapter) -> Iterator[str]:
     if adapter.divided:
         written["divisor"] = "DIVISOR"
     if adapter.mode is not None and "mode" not in adapter.known.left:
-        said, values = adapter.mode.upper(), adapter.values_of(adapter.mode)
-        written["mode"] = said
+        text, values = adapter.mode.upper(), adapter.values_of(adapter.mode)
+        written["mode"] = text
         if all(isinstance(value, bool) for value in values):
-            written["mode"] = f'"{values[True]}" if {said} else "{values[False]}"'
+            written["mode"] = f'"{values[True]}" if {text} else "{values[False]}"'
         if adapter.is_factory and adapter.mode == "calculate_per_token_loss":
-            written["engine"] = f'"megatron-token" if {said} else "megatron-sample"'
+            written["engine"] = f'"megatron-token" if {text} else "megatron-sample"'
     for key in ("mode", "divisor", "engine", "without"):
         if key in written:
             found = key in adapter.known.found and written[key] != key.upper()

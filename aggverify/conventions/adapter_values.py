@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
-from aggverify.conventions.adapter_convention import Told
+from aggverify.conventions.adapter_convention import ModeValue
 from aggverify.conventions.adapter_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.base import LogRule, Misuse
 from aggverify.conventions.features import UNUSUAL
@@ -97,12 +97,12 @@ class AdapterValues:
             self._known("engine", "mode", modes, known_modes())
         return {name: tuple(modes) for name, modes in value.items()}
 
-    def told(self) -> dict[str, Told] | None:
+    def mode_values(self) -> dict[str, ModeValue] | None:
         value = self._data.get("modes")
         if value is None:
             return None
         plain = isinstance(value, dict) and all(
-            isinstance(said, str | bool | None) for said in value.values()
+            isinstance(given_names, str | bool | None) for given_names in value.values()
         )
         self._check("modes", "a table of mode: what the function calls it", plain)
         self._known("modes", "mode", value, known_modes())
@@ -143,9 +143,9 @@ class AdapterValues:
         self._check(VALIDATES, f"a table of texts, {' and '.join(sorted(_TABLES))} tables", right)
         forbidden = tables.get("forbidden", {})
         self._check(VALIDATES, "lists of modes", all(map(are_texts, forbidden.values())))
-        said = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
-        self._known(VALIDATES, "mode", said, MODES)
-        right = bool(said) and bool(given.get("mode", NAME))
+        given_names = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
+        self._known(VALIDATES, "mode", given_names, MODES)
+        right = bool(given_names) and bool(given.get("mode", NAME))
         self._check(VALIDATES, "a table with what names the mode, and modes", right)
         return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
 

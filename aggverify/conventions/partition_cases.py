@@ -17,7 +17,7 @@ _LENGTHS = (3, 9, 4, 4, 11, 4, 7, 5)
 class Deal:
     """One rollout: of each sample its prompt group, and over how many ranks they go."""
 
-    says: str
+    description: str
     groups: tuple[int, ...]
     ranks: int
     step: int = 0
@@ -94,10 +94,10 @@ class Promises:
         for balanced in (False, True):
             how = ", balanced" * balanced
             for ranks in (1, 2, 4):
-                says = f"4 groups of {GROUP} for {ranks} ranks{how}"
-                yield Deal(says, _FOUR, ranks, balanced=balanced)
-            says = f"members of groups apart, for 2 ranks{how}"
-            yield Deal(says, _APART, 2, balanced=balanced)
+                description = f"4 groups of {GROUP} for {ranks} ranks{how}"
+                yield Deal(description, _FOUR, ranks, balanced=balanced)
+            description = f"members of groups apart, for 2 ranks{how}"
+            yield Deal(description, _APART, 2, balanced=balanced)
             yield Deal(f"12 groups for 3 ranks{how}", _groups(12), 3, balanced=balanced)
         yield Deal("2 optimizer steps for 2 ranks", _groups(8), 2, step=8)
         yield Deal("micro-batches of at most 14 tokens, for 2 ranks", _groups(8), 2, budget=14)

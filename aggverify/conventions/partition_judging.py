@@ -23,7 +23,7 @@ def mistake(deal: Deal, out: Any, *, whole_groups: bool) -> str | None:
         _coverage(deal, ranks),
         _steps(deal, ranks, whole=whole_groups),
         *(_micro_batches(deal, r, shard) for r, shard in enumerate(shards)),
-        _alike(shards),
+        _equal_sizes(shards),
     )
     return next((wrong for wrong in every if wrong), None)
 
@@ -80,7 +80,7 @@ def _micro_batches(deal: Deal, rank: int, shard: Any) -> str | None:
     return None
 
 
-def _alike(shards: Sequence[Any]) -> str | None:
+def _equal_sizes(shards: Sequence[Any]) -> str | None:
     given = (shard.get("micro_batch_indices") for shard in shards if isinstance(shard, Mapping))
     counts = [len(cells) for cells in given if cells is not None]
     return f"ranks have {counts} micro-batches: as many each" if len(set(counts)) > 1 else None

@@ -30,8 +30,8 @@ def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCal
             whole = promises.whole_groups
             return None if one.wrong else mistake(one, out, whole_groups=whole)
 
-        says = f"{one.says} ({one.wrong})" if one.wrong else one.says
-        return JudgedCall(one.says, says, bool(one.wrong), make)
+        sentence = f"{one.description} ({one.wrong})" if one.wrong else one.description
+        return JudgedCall(one.description, sentence, bool(one.wrong), make)
 
     return map(once, promises.deals())
 

@@ -17,7 +17,7 @@ from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.factors import gives as factor_gives
-from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
+from aggverify.diagnosis.forms import ClosedForm, closed_forms, distinguishing_case_of
 from aggverify.diagnosis.mask_leak import MaskLeak, Poison, mask_leak, poisoned
 from aggverify.diagnosis.merge import gives, merge_diagnoses
 from aggverify.diagnosis.nonlinear import COUNT
@@ -46,9 +46,9 @@ def diagnose(
     if finding.traits.diagnosed is Diagnosed.VALUE:
         return _value(subject, finding, tiers)
     right = [o for o in tiers[0] if o.case.layout.is_trivial and is_right(o)]
-    beside = right if finding.case.layout.is_trivial else ()
+    also_observed = right if finding.case.layout.is_trivial else ()
     for tier in tiers:
-        found = _explained(subject, finding, tier, beside)
+        found = _explained(subject, finding, tier, also_observed)
         if found is not None and not _misses(found, finding, tier):
             return found
     return None
@@ -90,7 +90,7 @@ def distinguishing_case(
     """A candidate on which the forms that still fit foretell different weights, if there is one."""
     forms = closed_forms(observations)[:_FORMS]
     seen = {o.case for o in observations}
-    return telling(forms, [case for case in candidates if case not in seen])
+    return distinguishing_case_of(forms, [case for case in candidates if case not in seen])
 
 
 def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | None:
@@ -172,7 +172,7 @@ def _explained(
     subject: Subject,
     finding: Finding,
     observations: Sequence[WeightObservation],
-    beside: Sequence[WeightObservation] = (),
+    also_observed: Sequence[WeightObservation] = (),
 ) -> Diagnosis | None:
     """Every clue there is in the weights, and the bug that left them. ``beside``: where one rank is
     right; what is said to be computed instead, whatever the step, must be so there, too."""
@@ -196,7 +196,7 @@ def _explained(
     forms = closed_forms(observations)
     factor = _factor(subject, finding, observations)
     seen = replace(seen, form=forms[0] if forms else None, factor=factor)
-    everywhere = [*observations, *beside]
+    everywhere = [*observations, *also_observed]
     shown = other_mode(subject, everywhere)
     if shown is None and not forms and factor is None:
         shown = distorted_count(everywhere)
@@ -228,8 +228,8 @@ def diagnose_term(
 
 
 def _of_term(finding: Finding, sentence: str) -> Diagnosis:
-    told = f"{sentence}, apart from its coefficient"
-    return Diagnosis(told, None, None, f"{told} ({finding.term})")
+    summary = f"{sentence}, apart from its coefficient"
+    return Diagnosis(summary, None, None, f"{summary} ({finding.term})")
 
 
 def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObservation]) -> Diagnosis:

@@ -67,10 +67,12 @@ def _ratios(o: WeightObservation) -> Iterator[tuple[Array, Array]]:
 
 def _base(ratios: Array, steps: Array) -> Fraction | None:
     """The number whose negative powers these ratios are."""
-    told = steps > 0
-    if not told.any() or np.ptp(steps[told]) == 0:
+    informative = steps > 0
+    if not informative.any() or np.ptp(steps[informative]) == 0:
         return None
-    base = Fraction(float(ratios[told][0] ** (-1 / steps[told][0]))).limit_denominator(_MAX)
+    base = Fraction(
+        float(ratios[informative][0] ** (-1 / steps[informative][0]))
+    ).limit_denominator(_MAX)
     if base <= 0 or base == 1:
         return None
     return base if _near(ratios, float(base) ** -steps) else None

@@ -140,8 +140,10 @@ def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction
     per_group = constant.denominator if ("N", 1) in sizes else constant.numerator
     grouped = sorted(n for n, _ in sizes) == ["N", "P"] and constant != 1
     if grouped and 1 in constant.as_integer_ratio():
-        told = f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
-        found = replace(found, sentence=f"{found.sentence}, that is {told}")
+        formula = (
+            f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
+        )
+        found = replace(found, sentence=f"{found.sentence}, that is {formula}")
     return found
 
 

@@ -109,7 +109,7 @@ def closed_forms(
     return found or sorted(table.search(tuple(upper_terms())), key=lambda f: f.cost)
 
 
-def telling(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
+def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
     """The first case for which the first form and some other one foretell different weights."""
     if len(forms) < 2 or not cases:
         return None

@@ -61,7 +61,7 @@ Run = tuple[WeightObservation | None, Mapping[Poison, WeightObservation | None]]
 def mask_leak(runs: Sequence[Run]) -> MaskLeak:
     """What they do to values and weights in any of these runs."""
     seen = [(clean, p, o) for clean, dirty in runs if clean for p, o in dirty.items() if o]
-    value = {p for clean, p, o in seen if o.value is None or not _alike(clean, p, o)}
+    value = {p for clean, p, o in seen if o.value is None or not _equal(clean, p, o)}
     gradient = {
         p
         for clean, p, o in seen
@@ -75,6 +75,6 @@ def mask_leak(runs: Sequence[Run]) -> MaskLeak:
     return MaskLeak(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan, weighed)
 
 
-def _alike(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
+def _equal(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
     """On another step only what is not finite tells."""
     return poison in _OTHER_STEPS or dirty.value == clean.value

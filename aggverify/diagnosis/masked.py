@@ -47,7 +47,7 @@ Parts = tuple[Bits, Bits, list[list[npt.NDArray[np.int64]]]]
 
 
 def _fits(made: Made, seen: Sequence[Parts]) -> bool:
-    tells = False
+    differs = False
     for weighed, mask, places in seen:
         foretold = np.zeros_like(mask)
         for samples in places:
@@ -55,8 +55,8 @@ def _fits(made: Made, seen: Sequence[Parts]) -> bool:
                 foretold[tokens] = bits
         if (foretold != weighed).any():
             return False
-        tells |= bool((foretold & ~mask if made.grows else foretold != mask).any())
-    return tells
+        differs |= bool((foretold & ~mask if made.grows else foretold != mask).any())
+    return differs
 
 
 def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:

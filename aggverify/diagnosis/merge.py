@@ -13,17 +13,17 @@ from aggverify.codes import Diagnosed, Symptom
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.observation import close
 
-Told = tuple[Finding, Diagnosis | None]
+WithDiagnosis = tuple[Finding, Diagnosis | None]
 
 
-def merge_diagnoses(told: Sequence[Told]) -> list[Diagnosis | None]:
+def merge_diagnoses(diagnosed: Sequence[WithDiagnosis]) -> list[Diagnosis | None]:
     """The diagnoses, as few as explain the findings: a formula that gives the weights of other
     cases than its own is theirs as well, the one that gives most of them first."""
-    found = [diagnosis for _, diagnosis in told]
-    open_ = {n for n, (finding, diagnosis) in enumerate(told) if _is_open(finding, diagnosis)}
+    found = [diagnosis for _, diagnosis in diagnosed]
+    open_ = {n for n, (finding, diagnosis) in enumerate(diagnosed) if _is_open(finding, diagnosis)}
     candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
     while open_ and candidates:
-        reach = [{n for n in open_ if reproduces(d, told[n][0])} for d in candidates]
+        reach = [{n for n in open_ if reproduces(d, diagnosed[n][0])} for d in candidates]
         best = min(
             range(len(candidates)),
             key=lambda i: (-len(reach[i]), candidates[i].form.cost),  # type: ignore[union-attr]
@@ -34,15 +34,17 @@ def merge_diagnoses(told: Sequence[Told]) -> list[Diagnosis | None]:
             found[n] = _on_its_step(candidates[best], found[n])
         open_ -= reach[best]
         candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
-    return _not_linear(told, found)
+    return _not_linear(diagnosed, found)
 
 
-def _not_linear(told: Sequence[Told], found: list[Diagnosis | None]) -> list[Diagnosis | None]:
+def _not_linear(
+    diagnosed: Sequence[WithDiagnosis], found: list[Diagnosis | None]
+) -> list[Diagnosis | None]:
     """Where weights depend on the losses, they explain wrong weights that nothing else does."""
-    known = [d for f, d in told if f.traits.symptom is Symptom.NOT_LINEAR and d is not None]
+    known = [d for f, d in diagnosed if f.traits.symptom is Symptom.NOT_LINEAR and d is not None]
     if not known:
         return found
-    pairs = zip(told, found, strict=True)
+    pairs = zip(diagnosed, found, strict=True)
     return [known[0] if d is None and _is_open(f, None) else d for (f, _), d in pairs]
 
 

@@ -91,7 +91,7 @@ def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | N
 
 def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[Array]) -> bool:
     """``times``: by what the part is off in each observation, one after the other."""
-    left, told = iter(times), False
+    left, seen = iter(times), False
     for own in sets:
         by = np.array([next(left) - 1 for _ in own])
         off = np.array([o.observed[o.mask] - cast("Array", o.trivial)[o.mask] for o in own])
@@ -107,8 +107,8 @@ def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[A
         if (np.abs(off - by * part) > near).any():
             return False
         several = (np.ptp(np.round(by, 9), axis=0) != 0) & (np.abs(part) > 0)
-        told |= bool(several.any())
-    return told
+        seen |= bool(several.any())
+    return seen
 
 
 _RELATIVE = 1e-12

@@ -38,9 +38,9 @@ def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
         return NotFinite(False, masked=True)
     for name, is_empty in _EMPTY:
         foretold = ((o, is_empty(o.case)) for o in observations)
-        if forward and all(_told_by_losses(o, cells) for o, cells in foretold):
+        if forward and all(_fits_losses(o, cells) for o, cells in foretold):
             return NotFinite(True, name)
-        if not forward and all(_told_by_weights(o, cells) for o, cells in foretold):
+        if not forward and all(_fits_weights(o, cells) for o, cells in foretold):
             return NotFinite(False, name)
     return NotFinite(forward)
 
@@ -62,11 +62,13 @@ def _is_bad(o: WeightObservation) -> bool:
 
 def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
     """Every masked token and no other; on a step of masked tokens alone that says nothing."""
-    telling = [o for o in observations if o.mask.any() and not o.mask.all()]
-    return bool(telling) and all((np.isfinite(o.observed) == o.mask).all() for o in telling)
+    partly_masked = [o for o in observations if o.mask.any() and not o.mask.all()]
+    return bool(partly_masked) and all(
+        (np.isfinite(o.observed) == o.mask).all() for o in partly_masked
+    )
 
 
-def _told_by_losses(o: WeightObservation, empty: Cells) -> bool:
+def _fits_losses(o: WeightObservation, empty: Cells) -> bool:
     """Whether exactly these cells' losses are not finite; or all of them are, where ranks add up
     before they divide."""
     c_size = o.case.layout.cp_size
@@ -78,7 +80,7 @@ def _told_by_losses(o: WeightObservation, empty: Cells) -> bool:
     return bad == empty
 
 
-def _told_by_weights(o: WeightObservation, empty: Cells) -> bool:
+def _fits_weights(o: WeightObservation, empty: Cells) -> bool:
     return any(empty.values()) == (not np.isfinite(o.observed).all())
 
 

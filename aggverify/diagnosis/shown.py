@@ -241,7 +241,7 @@ def _to_bits(count: Array, bits: int) -> Array:
 
 def _in_turn(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """On one rank, token t has the weight of sample ``t mod samples``."""
-    telling = False
+    differs = False
     for o in observations:
         if not o.case.layout.is_trivial:
             continue
@@ -253,8 +253,8 @@ def _in_turn(observations: Sequence[WeightObservation]) -> ObservedSign | None:
         turned = np.where(o.mask, np.array([first[int(t) % samples] for t in token]), 0)
         if not close(o.observed, turned):
             return None
-        telling |= not close(turned, o.exact)
-    if not telling:
+        differs |= not close(turned, o.exact)
+    if not differs:
         return None
     return ObservedSign(
         "in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave"

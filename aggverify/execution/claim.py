@@ -211,9 +211,9 @@ def _mode(name: str | None) -> str | None:
     return name
 
 
-def _policy(said: Mapping[str, Any]) -> Policy:
+def _policy(given: Mapping[str, Any]) -> Policy:
     try:
-        return Policy(**said)
+        return Policy(**given)
     except (OracleError, TypeError) as error:
         raise InputError(f"policy cannot be used: {error!s:.300}") from None
 

@@ -91,7 +91,7 @@ class Executor:
 
     def __init__(self, template: Template, other: Executor | None = None) -> None:
         self._template = template
-        self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
+        self._others: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
         self._looked, self._contention, self._began = 0.0, 1.0, math.nan
@@ -114,7 +114,7 @@ class Executor:
 
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
-        loading = (each._template.loading for each in (self, *self._beside.values()))
+        loading = (each._template.loading for each in (self, *self._others.values()))
         return time.monotonic() - sum(loading)
 
     def budget_clock(self) -> float:
@@ -135,8 +135,8 @@ class Executor:
         self._unfit.clear()
         self.printed.clear()
         self.calm()
-        if AGAINST in self._beside:
-            self._beside[AGAINST].begin()
+        if AGAINST in self._others:
+            self._others[AGAINST].begin()
 
     def calm(self) -> None:
         """Hold nothing that ran away against what comes next."""
@@ -221,7 +221,7 @@ class Executor:
             return Submitted(lambda: [self._apart(subject, t) for t in bare], lambda: False)
         if where == AGAINST:
             assert subject.against is not None
-            return self._beside[AGAINST].submit(subject.against, bare)
+            return self._others[AGAINST].submit(subject.against, bare)
         if where == REAL:
             engine = closing(subject.engine)
             assert engine is not None
@@ -248,14 +248,14 @@ class Executor:
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
         """Where torch.compile compiles, launched, or under another engine: ranks of their own,
         which stay."""
-        if where not in self._beside:
+        if where not in self._others:
             setup, more = _SETUPS[where]
             setup = {**setup, **asked}
-            template = self._template.beside(setup, more, launched=where == LAUNCHED)
+            template = self._template.sibling(setup, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
                 raise NotJudged(f"cannot be imported {where}: {template.message}")
-            self._beside[where] = Executor(template)
-        return self._beside[where]
+            self._others[where] = Executor(template)
+        return self._others[where]
 
     def _send(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted:
         specs = [_promised(subject, t) if t.before else t for t in specs]
@@ -373,7 +373,7 @@ class Executor:
         self._template.restart_worlds()
         self._known.clear()
         self._retry_policy.doubt()
-        for other in self._beside.values():
+        for other in self._others.values():
             other.fresh()
 
 

@@ -58,19 +58,19 @@ class RetryPolicy:
         """
         if self._ends_itself:
             return False
-        said = failure.out_of_memory
+        kernel_report = failure.out_of_memory
         for _ in range(limits.MOST_ENDS):
             again = ends()
             if again is None or again.ended != failure.ended:
                 self.outlived.append(failure.ended)
                 break
-            said = again.out_of_memory or said
+            kernel_report = again.out_of_memory or kernel_report
         else:
-            if said:
+            if kernel_report:
                 times = limits.MOST_ENDS + 1
                 raise NotJudged(
                     f"ranks are ended by {failure.ended} for lack of memory, {times} times in a "
-                    f"row; the kernel reports: {said}"
+                    f"row; the kernel reports: {kernel_report}"
                 )
             self._ends_itself = True
             return False

@@ -18,7 +18,7 @@ from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
-from aggverify.execution.term_readings import said_readings, split_reading
+from aggverify.execution.term_readings import given_readings, split_reading
 from aggverify.model import Assumption, Lines, Ranks
 from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
@@ -56,9 +56,9 @@ class Discovered(Part, frozen=True):
 
     identified: bool = False
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
-    engine_said: bool = True
+    engine_declared: bool = True
     """False where nobody has named the engine: the claim's is where to begin."""
-    mode_said: bool = True
+    mode_declared: bool = True
     """False where nobody has named a mode, and the function is asked for all that it may have."""
     narrowed: tuple[str, ...] = ()
     """Features taken out of the claim, because only without them an assumed engine fits at all."""
@@ -137,11 +137,11 @@ class Subject:
         engine is only taken over from here."""
         moved = self.claiming(engine=name)
         path = self.against
-        if path is None or path.found.engine_said:
+        if path is None or path.found.engine_declared:
             return moved
-        return moved.beside(path.under(name))
+        return moved.compared_with(path.under(name))
 
-    def beside(self, other: Subject) -> Subject:
+    def compared_with(self, other: Subject) -> Subject:
         """The same subject with another path to agree with."""
         return replace(self, claim=replace(self.claim, against=other.claim), against=other)
 
@@ -156,7 +156,7 @@ class Subject:
     @property
     def engine_assumed(self) -> bool:
         """Whether another engine may be the trainer's: neither a person nor the convention says."""
-        return not (self.found.engine_said or self.convention.fixes_engine)
+        return not (self.found.engine_declared or self.convention.fixes_engine)
 
     @property
     def engine_in_question(self) -> bool:
@@ -219,7 +219,7 @@ class Subject:
     @property
     def term_readings(self) -> dict[str, str]:
         """Of the terms that have one that is said, by name."""
-        return said_readings(self.claim.terms)
+        return given_readings(self.claim.terms)
 
     @property
     def offered(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def with_reading(name: str, reading: str) -> str:
     return f"{name}={reading}" if reading else name
 
 
-def said_readings(terms: Sequence[str]) -> dict[str, str]:
+def given_readings(terms: Sequence[str]) -> dict[str, str]:
     """Of a claim's terms that have one, by name."""
     return {name: reading for name, reading in map(split_reading, terms) if reading}
 

@@ -59,7 +59,7 @@ def _around(
         for block in blocks:
             for quantity in _QUANTITIES:
                 yield from (quantity(build, side(c)) for c in block)
-            for recipe in _BESIDE if side is SIDES[0] else ():
+            for recipe in _NEXT_TO if side is SIDES[0] else ():
                 yield from chain.from_iterable(recipe(build, c) for c in block)
     for part in parts:
         yield from _small_losses(build, part)
@@ -227,7 +227,7 @@ def _prompts_of_shards(build: Builder, c: int) -> Iterator[Case | None]:
         yield build.case((holed(7), b"\1\1"), (1, 2, 1), prompt=c + 1)
 
 
-_BESIDE: Sequence[Recipe] = (
+_NEXT_TO: Sequence[Recipe] = (
     _ids_there,
     _many_spread,
     _ids_that_meet,

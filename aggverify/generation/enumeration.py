@@ -58,10 +58,10 @@ def every_case(box: Box) -> Iterator[Case]:
 def _steps(count: int, cells: Cells, tokens: int, fan_out: bool) -> Iterator[Step]:
     """Steps of ``count`` samples that differ under the symmetries of these cells."""
     masks = _masks(tokens)
-    alike = _symmetries(cells)
+    symmetries = _symmetries(cells)
     for labels in _labels(count, fan_out):
         for chosen in product(range(len(masks)), repeat=count):
-            if all((chosen, labels) <= _moved(chosen, labels, order) for order in alike):
+            if all((chosen, labels) <= _moved(chosen, labels, order) for order in symmetries):
                 yield Step(
                     tuple(
                         Sample(1, masks[m], rollout, group)

@@ -18,7 +18,7 @@ from aggverify.generation.building import build, build_step, record_size, rest_s
 from aggverify.generation.partition import partition_samples, units_of
 from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
-from aggverify.oracles.coincidence import tells_apart
+from aggverify.oracles.coincidence import distinguishes
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
@@ -141,7 +141,7 @@ def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
     return (
         steps(Space(empty_samples=False))
         .map(_made_uneven)
-        .filter(lambda step: tells_apart(step, names))
+        .filter(lambda step: distinguishes(step, names))
     )
 
 

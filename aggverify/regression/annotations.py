@@ -39,12 +39,12 @@ def render(comparison: Comparison) -> str:
     """GitLab's code-quality report."""
     found = []
     for change, file, line, bad in _placed(comparison, Path.cwd()):
-        said = [change.kind, change.what, file, view_model.where(change)]
+        parts = [change.kind, change.what, file, view_model.where(change)]
         found.append(
             {
-                "description": f"{change.what}: {view_model.says(change)}",
+                "description": f"{change.what}: {view_model.change_sentence(change)}",
                 "check_name": f"aggverify {change.kind}",
-                "fingerprint": hashlib.sha256("\n".join(said).encode()).hexdigest(),
+                "fingerprint": hashlib.sha256("\n".join(parts).encode()).hexdigest(),
                 "severity": _LEVELS[bad][1],
                 "location": {"path": file or ".", "lines": {"begin": line}},
             }
@@ -72,7 +72,7 @@ def _placed(comparison: Comparison, workspace: Path) -> Iterator[tuple[Change, s
 
 def _message(change: Change) -> str:
     lines = [
-        view_model.says(change),
+        view_model.change_sentence(change),
         *(f"{label}: {w}" for label, w in view_model.explanation(change)),
     ]
     return "\n".join([*lines, *(f"Reproduce: {word}" for word in view_model.commands(change)[:1])])

@@ -163,14 +163,26 @@ def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Chan
         if one.identity.about != verdict.about:
             continue
         if one.state is Standing.EXPIRED and one.identity not in found:
-            says = f"still fails, and was accepted until {one.expires}: {one.reason}"
-            yield Change(Kind.EXPIRED, verdict.about, one.what, "", "expired", says, "", None, ())
+            consequence = f"still fails, and was accepted until {one.expires}: {one.reason}"
+            yield Change(
+                Kind.EXPIRED, verdict.about, one.what, "", "expired", consequence, "", None, ()
+            )
         elif one.state.stale and one.what not in known:
-            says = f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
-            says += "--baseline-write"
+            consequence = (
+                f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
+            )
+            consequence += "--baseline-write"
             what = f"baseline {one.what}"
             yield Change(
-                Kind.NEW_WARNING, verdict.about, what, "known", str(one.state), says, "", None, ()
+                Kind.NEW_WARNING,
+                verdict.about,
+                what,
+                "known",
+                str(one.state),
+                consequence,
+                "",
+                None,
+                (),
             )
 
 

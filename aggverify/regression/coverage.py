@@ -22,10 +22,10 @@ def lost(base: Verdict, head: Verdict, *, fails: bool) -> Iterator[Change]:
     ``fails``: whether a finding fails the head that does not fail the base. Then less is run, and
     the head is no better for it.
     """
-    said = [*_refused(base, head), *_claims(base, head)]
-    found = [*said, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
+    first = [*_refused(base, head), *_claims(base, head)]
+    found = [*first, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
     found += [*_waivers(base, head), *_cuts(base, head)]
-    if not said and not fails:
+    if not first and not fails:
         found += [*_thinner(base, head), *figures(base, head), *bounds(base, head)]
     for one in found:
         yield Change(one.kind, head.about, one.what, one.base, one.head, one.sentence, "", None, ())
@@ -124,7 +124,7 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
     ):
         if was != after:
             sentence = f"is judged by another {what}"
-            yield Lost(what, _said(was), _said(after), sentence)
+            yield Lost(what, _text(was), _text(after), sentence)
     for what, field in (("the term", "terms"), ("the mode", "offered")):
         for one in _texts(base.claim, field):
             if one not in _texts(head.claim, field):
@@ -143,7 +143,7 @@ def _texts(claim: object, field: str) -> list[str]:
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 

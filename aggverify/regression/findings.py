@@ -28,8 +28,8 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
     for b, h in same:
         found.append((_stays(b, h, head), h))
     for b, h in other:
-        alike = _is_seen(h, on_base) and _is_seen(b, on_head)
-        found.append((_stays(b, h, head) if alike else _changed(b, h, head), h))
+        same_on_both = _is_seen(h, on_base) and _is_seen(b, on_head)
+        found.append((_stays(b, h, head) if same_on_both else _changed(b, h, head), h))
     for h in new:
         found.append((_only_in_head(h, head, _replay(h, on_base)), h))
     yield from _one_a_cause(found)
@@ -82,10 +82,10 @@ def _is_seen(finding: Finding, replays: Replays) -> bool:
 
 
 def _stays(b: Finding, h: Finding, head: Verdict) -> Change:
-    return _beside(_kept(b, h, head), b, h)
+    return _with_both_sides(_kept(b, h, head), b, h)
 
 
-def _beside(change: Change, b: Finding, h: Finding) -> Change:
+def _with_both_sides(change: Change, b: Finding, h: Finding) -> Change:
     """With the base's weights, where both are of one case."""
     other = b.observed if b.case == h.case else None
     return replace(change, base_weights=_of(h, other), head_weights=h.observed)
@@ -110,7 +110,7 @@ def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
     kind = Kind.CHANGED_FAILURE if h.fails else Kind.NEW_HAZARD
     if h.waived is not None:
         kind = Kind.KNOWN
-    return _beside(_change(kind, head, h, _about(b), _about(h)), b, h)
+    return _with_both_sides(_change(kind, head, h, _about(b), _about(h)), b, h)
 
 
 def _about(finding: Finding) -> str:
@@ -175,8 +175,8 @@ def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str
     how = f"check the {other} with --replay-from the {mine}'s document"
     if seen is not None:
         why, how = f"its case cannot be run on the {other}", seen.words or ""
-    told = (_word(finding), why)
-    sides = told if which == "fixed" else told[::-1]
+    side = (_word(finding), why)
+    sides = side if which == "fixed" else side[::-1]
     sentence = f"{finding.code} {finding.title} may be {which}: {why}"
     return replace(_change(Kind.ERROR, verdict, finding, *sides), sentence=sentence, more=how)
 

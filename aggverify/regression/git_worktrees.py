@@ -113,7 +113,7 @@ _CLEANER = 'cat; rm -rf -- "$1"; git -C "$2" worktree prune'
 
 
 @contextlib.contextmanager
-def beside(*revisions: str) -> Iterator[tuple[Tree, ...]]:
+def checked_out(*revisions: str) -> Iterator[tuple[Tree, ...]]:
     """A tree for each revision, or folder that is there; nothing is left of it afterwards."""
     top = repository()
     inside = Path.cwd().resolve().relative_to(top)

@@ -62,13 +62,13 @@ def _heat(change: Change, comparison: Comparison) -> list[Side]:
         (comparison.head.name, change.head, change.head_weights),
     )
     return [
-        (name, words, heat_map(found.step, _beside(found, weights), found.token))
+        (name, words, heat_map(found.step, _other_weights(found, weights), found.token))
         for name, words, weights in sides
         if weights is not None
     ]
 
 
-def _beside(finding: Finding, weights: Sequence[float]) -> list[Seen]:
+def _other_weights(finding: Finding, weights: Sequence[float]) -> list[Seen]:
     """Each with what is expected."""
     expected = finding.expected or [None] * len(weights)
     return list(zip(expected, weights, strict=True))

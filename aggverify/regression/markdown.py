@@ -47,7 +47,7 @@ def _details(change: Change) -> str:
     sign, title = view_model.SIGNS[change.kind], plain(change.what)
     parts = [
         f"<details>\n<summary>{sign} {change.kind}: {title} · {_where(change)}</summary>",
-        plain(view_model.says(change)),
+        plain(view_model.change_sentence(change)),
     ]
     parts.append(block(view_model.details(change)))
     points = [f"- **{label}**: {plain(what)}" for label, what in view_model.explanation(change)]

@@ -18,11 +18,11 @@ from aggverify.files import put, write_inside
 from aggverify.model import Document, Finding, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
-from aggverify.regression.git_worktrees import Tree, beside, repository, temporary, uncommitted
+from aggverify.regression.git_worktrees import Tree, checked_out, repository, temporary, uncommitted
 from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import ComparisonPlan
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 PATIENCE = 60
 """Seconds for a command that was interrupted to end its ranks."""
 
@@ -40,7 +40,7 @@ def compared(
     *,
     strict: bool,
     keep: Path,
-    tell: Tell,
+    progress: Progress,
     documents: Path | None = None,
 ) -> Comparison:
     """The comparison of two revisions; cases are stored below ``keep``, both sides' documents in
@@ -48,9 +48,9 @@ def compared(
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """
-    with beside(base, head) as (before, after), temporary(repository()) as folder:
+    with checked_out(base, head) as (before, after), temporary(repository()) as folder:
         if uncommitted(base, head):
-            tell("uncommitted changes are not compared: say . for the files as they are")
+            progress("uncommitted changes are not compared: say . for the files as they are")
         sides: dict[str, list[Document]] = {"base": [], "head": []}
         for n, target in enumerate(plan.targets):
             files = folder / f"base{n}", folder / f"head{n}"
@@ -59,13 +59,13 @@ def compared(
                 raise InputError(f"{target} is in neither {before.name} nor {after.name}")
             other: list[str] = []
             if has[0]:
-                tell(f"checks {target} in {before.name}")
+                progress(f"checks {target} in {before.name}")
                 other = ["--replay-from", _check(before, target, files[0], plan)]
             if has[1]:
-                tell(f"checks {target} in {after.name}")
+                progress(f"checks {target} in {after.name}")
                 _check(after, target, files[1], plan, *other)
             if all(has):
-                tell(f"runs the cases of {after.name} in {before.name}")
+                progress(f"runs the cases of {after.name} in {before.name}")
                 into = ("--replay-into", str(files[0] / "verdict.json"))
                 given = ("--replay-from", str(files[1] / "verdict.json"))
                 _check(before, target, files[0], plan, *given, *into)
@@ -102,12 +102,12 @@ def _check(tree: Tree, target: str, folder: Path, plan: ComparisonPlan, *more: s
     with open(folder / "errors.txt", "w+") as errors:  # noqa: PTH123
         code = _run([*command, *more], tree, errors)
         errors.seek(0)
-        told = errors.read().strip()
+        message = errors.read().strip()
     path = folder / "verdict.json"
     if code == 130:
         raise KeyboardInterrupt
     if not path.exists():
-        raise InputError(f"{target} in {tree.name}: {told or f'exit code {code}'}")
+        raise InputError(f"{target} in {tree.name}: {message or f'exit code {code}'}")
     return str(path)
 
 

@@ -17,21 +17,21 @@ def render(comparison: Comparison) -> str:
     lines = [f" {safe.base.name} → {safe.head.name} ".center(WIDTH, "─")]
     lines += [f"not the same: {words}" for words in safe.banner]
     for change in loud:
-        lines += ["", *_told(change)]
+        lines += ["", *_lines_of(change)]
     lines += [""] * bool(loud and quiet)
     lines += [_line(change) for change in quiet]
     lines += ["", view_model.headline(safe)]
     return "\n".join(lines) + "\n"
 
 
-def _told(change: Change) -> Iterator[str]:
+def _lines_of(change: Change) -> Iterator[str]:
     yield f"{change.kind}: {change.what}" + (
         f"  [{view_model.where(change)}]" if change.about else ""
     )
     if change.base or change.head:
         yield f"    base  {change.base}"
         yield f"    head  {change.head}"
-    yield f"    {view_model.says(change)}"
+    yield f"    {view_model.change_sentence(change)}"
     yield from (f"    {line}" for line in view_model.details(change))
     yield from (f"    {label.lower()}: {what}" for label, what in view_model.explanation(change))
     for name, command in zip(("Reproduce:", "Explain:"), view_model.commands(change), strict=False):

@@ -53,7 +53,7 @@ def _more(changes: Sequence[Change]) -> str:
 def _green(comparison: Comparison, hazards: Sequence[Change]) -> str:
     """Where nothing fails that did not before."""
     fixed = [c for c in comparison.of(Kind.FIXED) if c.finding is not None]
-    said = f"Merging this fixes {_names(fixed)}" if fixed else "No failure is new"
+    headline_text = f"Merging this fixes {_names(fixed)}" if fixed else "No failure is new"
     modes = ", ".join(dict.fromkeys(c.about.mode for c in comparison.changes if c.about))
     rest = [f"{counted(len(hazards), 'new hazard')} ({_names(hazards)})"] if hazards else []
     for kind, what in (
@@ -64,8 +64,8 @@ def _green(comparison: Comparison, hazards: Sequence[Change]) -> str:
         if found := comparison.of(kind):
             rest.append(counted(len(found), what))
     unchanged = not fixed and not rest
-    said = f"Nothing changes in {modes}" if unchanged else f"{said} in {modes}"
-    return ", ".join([said, *rest])
+    headline_text = f"Nothing changes in {modes}" if unchanged else f"{headline_text} in {modes}"
+    return ", ".join([headline_text, *rest])
 
 
 def _names(changes: Sequence[Change]) -> str:
@@ -101,7 +101,7 @@ def tally(changes: Sequence[Change]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
 
 
-def says(change: Change) -> str:
+def change_sentence(change: Change) -> str:
     """What it means for a merge, as a sentence."""
     sentence = change.sentence
     if change.kind is Kind.ERROR:

@@ -70,13 +70,13 @@ def _lines(made: Export, folder: Path) -> Iterator[str]:
         name = made.case["reducer"]["module"]
         yield f"it imports {name}: run it where Python finds that"
         return
-    beside = sorted(_beside(made.reducer))
-    if beside:
+    neighbours = sorted(_neighbours(made.reducer))
+    if neighbours:
         again = shlex.join([*command, str(made.reducer)])
-        yield f"{REDUCER} imports {', '.join(beside)} from {made.reducer.parent}: run {again}"
+        yield f"{REDUCER} imports {', '.join(neighbours)} from {made.reducer.parent}: run {again}"
 
 
-def _beside(path: Path) -> set[str]:
+def _neighbours(path: Path) -> set[str]:
     """Modules in the reducer's folder that it imports."""
     names: set[str] = set()
     with suppress(OSError, ValueError, SyntaxError):

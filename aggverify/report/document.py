@@ -17,7 +17,7 @@ from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.deadline import TooLate
 from aggverify.execution.subject import Subject
-from aggverify.files import told
+from aggverify.files import os_error_text
 from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
@@ -89,7 +89,7 @@ def stopped(
             found, exit=int(Exit.INTERRUPTED), error=known, incomplete=Incomplete.INTERRUPTED
         )
     if isinstance(error, OSError):
-        text = told(error)
+        text = os_error_text(error)
     elif not isinstance(error, AggverifyError):
         text = f"internal error in aggverify {__version__}: {type(error).__name__}: {error}"
     incomplete = why(error) if verdicts or isinstance(error, TooLate) else None

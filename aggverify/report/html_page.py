@@ -131,7 +131,7 @@ def heat_map(
 def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterator[Cell]:
     runs = chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
     rows = enumerate(zip(runs, weights, strict=False))
-    for _, group in groupby(rows, key=lambda row: _alike(row[1], row[0] == worst)):
+    for _, group in groupby(rows, key=lambda row: _appearance(row[1], row[0] == worst)):
         (first, (run, (expected, actual))), *more = group
         last = first + len(more)
         masked = run.mask != "unmasked"
@@ -149,7 +149,7 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
         )
 
 
-def _alike(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
+def _appearance(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
     """What neighbours share that share a cell: by text, where one NaN is like the other, and the
     worst token by itself."""
     run, pair = row

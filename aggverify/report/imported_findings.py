@@ -65,8 +65,8 @@ class Others:
         baseline.write(new, self.path)
         added = len({*_names(new)} - {*_names(self.baseline)})
         gone = len({*_names(self.baseline)} - {*_names(new)})
-        told = f"{counted(len(new.known), 'known finding')}, {added} new, {gone} taken out"
-        click.echo(line(f"baseline: {self.path} ({told})"))
+        summary = f"{counted(len(new.known), 'known finding')}, {added} new, {gone} taken out"
+        click.echo(line(f"baseline: {self.path} ({summary})"))
         every = (*waivers, *_waivers(new, self.today))
         again = document([accepted(verdict, every) for verdict in verdicts], where, reruns)
         found = {finding.id for verdict in made.verdicts for finding in verdict.findings}

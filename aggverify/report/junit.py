@@ -76,10 +76,10 @@ def _found(verdict: Verdict, check: Check) -> list[Finding]:
 
 
 def _findings(verdict: Verdict, check: Check) -> str:
-    return "\n\n".join(_told(verdict, finding) for finding in _found(verdict, check))
+    return "\n\n".join(_failure_text(verdict, finding) for finding in _found(verdict, check))
 
 
-def _told(verdict: Verdict, finding: Finding) -> str:
+def _failure_text(verdict: Verdict, finding: Finding) -> str:
     lines = [f"Case {finding.id}: {finding.code} {finding.title}", *view_model.facts(finding)]
     lines += [f"{label}: {what}" for label, what in view_model.explanation(finding)]
     lines += [*view_model.trace(finding), f"Reproduce: {view_model.replay(finding)}"]

@@ -54,12 +54,12 @@ class Delivery:
                 wrong.append((each.what, error))
         if self.github:
             try:
-                self._tell_github(document, target)
+                self._annotate_github(document, target)
             except Exception as error:
                 wrong.append(("annotations", error))
         return wrong
 
-    def _tell_github(self, document: Document, target: str) -> None:
+    def _annotate_github(self, document: Document, target: str) -> None:
         from aggverify.report.github import commands
 
         workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")

@@ -15,8 +15,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     subject, found = plan.subject, plan.subject.found
     mode = subject.mode_name or subject.claim.mode or "no known mode"
     how = f"{subject.convention.name} convention, engine {subject.engine.name}"
-    said = "  [identified]" if found.identified else ""
-    yield escape.line(f"{subject.target} · {subject.function} · {mode}{said} · {how}")
+    source = "  [identified]" if found.identified else ""
+    yield escape.line(f"{subject.target} · {subject.function} · {mode}{source} · {how}")
     yield from (escape.line(f"note        {note}") for note in found.notes)
     width = max(len(entry.check.name) for entry in plan.entries)
     for entry in plan.entries:

@@ -35,7 +35,7 @@ def _test(verdict: Verdict, finding: Finding, names: set[str]) -> str:
         name += "_"
     names.add(name)
     constant = name.removeprefix("test_").upper()
-    told = f"{finding.title}: {verdict.function} {view_model.consequence(finding, verdict)}"
+    title = f"{finding.title}: {verdict.function} {view_model.consequence(finding, verdict)}"
     lines = [
         f"{constant} = (",
         *_indented(pformat(finding.case, width=92, compact=True, sort_dicts=False)),
@@ -43,8 +43,8 @@ def _test(verdict: Verdict, finding: Finding, names: set[str]) -> str:
         "",
         "",
         f"def {name}():",
-        f"    _ = {told!r}",
-        f"    aggverify.check_case({', '.join((constant, *_said(finding)))})",
+        f"    _ = {title!r}",
+        f"    aggverify.check_case({', '.join((constant, *_given_options(finding)))})",
     ]
     return "\n" + "\n".join(lines)
 
@@ -53,7 +53,7 @@ def _indented(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.split("\n"))
 
 
-def _said(finding: Finding) -> Iterator[str]:
+def _given_options(finding: Finding) -> Iterator[str]:
     """What only a person can say of the case, as its replay command does."""
     words: list[Any] = list(finding.replay)
     for option in ("oracle", "adapter", "against", "engine"):

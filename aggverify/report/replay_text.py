@@ -47,5 +47,5 @@ def _unrun(result: Replayed) -> str | None:
         return None
     if result.failure is None:
         return "no step of it was run"
-    told = f"the reducer does not get through its step: {result.failure.message}"
-    return "\n".join(filter(None, (told, evidence(result.failure))))
+    message = f"the reducer does not get through its step: {result.failure.message}"
+    return "\n".join(filter(None, (message, evidence(result.failure))))

@@ -49,12 +49,14 @@ def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
     known = CODES.get(code)
-    told = None if known is None else explanation(known)
+    explained = None if known is None else explanation(known)
     if known is not None:
         rule["defaultConfiguration"] = {"level": _LEVELS[known.severity]}
-    if told is not None:
-        rule["fullDescription"] = {"text": told.meaning}
-        rule["help"] = {"text": f"{told.meaning}\n\n{told.fix}\n\naggverify explain {code}"}
+    if explained is not None:
+        rule["fullDescription"] = {"text": explained.meaning}
+        rule["help"] = {
+            "text": f"{explained.meaning}\n\n{explained.fix}\n\naggverify explain {code}"
+        }
     return rule
 
 
@@ -107,9 +109,9 @@ def _locations(verdict: Verdict) -> list[dict[str, Any]]:
 def _invocation(document: Document) -> dict[str, Any]:
     """Whether it came to a judgement, and why not."""
     judged = document.error is None and not document.incomplete and document.exit < 2
-    told = [{"level": "error", "message": {"text": view_model.headline(document)}}]
+    explained = [{"level": "error", "message": {"text": view_model.headline(document)}}]
     return {
         "executionSuccessful": judged,
         "exitCode": document.exit,
-        **({} if judged else {"toolExecutionNotifications": told}),
+        **({} if judged else {"toolExecutionNotifications": explained}),
     }

@@ -171,8 +171,8 @@ def _mode_lines(name: str) -> list[str]:
     if found.needs_divisor:
         lines.append("    needs --divisor L")
     lines.append(f"    policy: {', '.join(found.asks) or 'nothing is open'}")
-    said = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
-    return lines + [f"    {framework}: {text}" for framework, text in said.items() if text]
+    listed = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
+    return lines + [f"    {framework}: {text}" for framework, text in listed.items() if text]
 
 
 _PAIRS = [

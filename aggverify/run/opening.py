@@ -108,7 +108,7 @@ def resolved(
         for s in found
     )
     if other is not None:
-        found = tuple(other.beside(s, request.called) for s in found)
+        found = tuple(other.with_other_path(s, request.called) for s in found)
     if request.sandbox:
         found = tuple(s.knowing(sandbox=SEEN) for s in found)
     notes, known = settings_note(request), template.description["versions"]
@@ -145,16 +145,16 @@ class OtherPath:
     description: Mapping[str, Any]
     executor: Executor
 
-    def beside(self, subject: Subject, how: str, what: str | None = None) -> Subject:
+    def with_other_path(self, subject: Subject, how: str, what: str | None = None) -> Subject:
         """The subject with this path to agree with, called as ``how``: same mode; the engine
         ``what``, or its own if it declares one or is called otherwise."""
         choice = choose(self.target, self.description, how)
         what = what or declaration(self.description).get("engine")
         if what is None and choice.convention.name != subject.convention.name:
             what = choice.convention.default_engine(subject.mode)
-        said = what is not None or subject.found.engine_said
-        return subject.beside(
-            subject.knowing(engine_said=said).claiming(
+        declared = what is not None or subject.found.engine_declared
+        return subject.compared_with(
+            subject.knowing(engine_declared=declared).claiming(
                 target=self.target.text,
                 function=choice.function,
                 terms=terms(choice),

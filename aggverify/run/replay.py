@@ -16,7 +16,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
-from aggverify.execution.term_readings import said_readings
+from aggverify.execution.term_readings import given_readings
 from aggverify.generation.space import Space
 from aggverify.run.export import Export, export
 from aggverify.run.opening import OtherPath, opened, other_path
@@ -94,14 +94,16 @@ def replay(
     file, which is data. ``against``: the other path, likewise, and ``engine`` and ``adapter``: a
     person's own. ``exports``: whether it is also wanted as data, to be run without aggverify.
     """
-    said = Said(target_text or store.found_again(stored), oracle, against, engine, adapter)
-    said.is_enough(stored)
-    with replaying(said, stored.claim.ranks, pool=pool, exports=exports) as again:
+    options = ReplayOptions(
+        target_text or store.found_again(stored), oracle, against, engine, adapter
+    )
+    options.is_enough(stored)
+    with replaying(options, stored.claim.ranks, pool=pool, exports=exports) as again:
         return again(stored)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReplayOptions:
     """What only a person can say of a stored case: which files may be run for it."""
 
     target: str
@@ -135,25 +137,25 @@ class Said:
 
 @contextmanager
 def replaying(
-    said: Said, ranks: RankKind, *, pool: Pool, exports: bool = False
+    options: ReplayOptions, ranks: RankKind, *, pool: Pool, exports: bool = False
 ) -> Iterator[Callable[[StoredCase], Replayed]]:
     """Ranks that have imported the target, and what judges a stored case on it."""
-    target = parse_target(said.target)
+    target = parse_target(options.target)
     with (
-        opened(pool, target.setup(), ranks=ranks, adapter=said.adapter) as template,
-        other_path(pool, said.against, adapter=said.adapter, backend=ranks.backend) as other,
+        opened(pool, target.setup(), ranks=ranks, adapter=options.adapter) as template,
+        other_path(pool, options.against, adapter=options.adapter, backend=ranks.backend) as other,
     ):
 
         def again(stored: StoredCase) -> Replayed:
-            said.is_enough(stored)
-            return _judged(stored, said, target, template, other, exports=exports)
+            options.is_enough(stored)
+            return _judged(stored, options, target, template, other, exports=exports)
 
         yield again
 
 
 def _judged(
     stored: StoredCase,
-    said: Said,
+    options: ReplayOptions,
     target: Target,
     template: Template,
     other: OtherPath | None,
@@ -161,13 +163,13 @@ def _judged(
     exports: bool,
 ) -> Replayed:
     claim = stored.claim
-    choice = choose(target, template.description, _called(claim, said))
+    choice = choose(target, template.description, _called(claim, options))
     mine = replace(
         claim,
         target=target.text,
         function=choice.function,
-        terms=terms(choice, said_readings(claim.terms)),
-        oracle=said.oracle,
+        terms=terms(choice, given_readings(claim.terms)),
+        oracle=options.oracle,
         **called_as(choice.convention),
         against=None,
     )
@@ -176,10 +178,10 @@ def _judged(
     if other is not None:
         known = claim.against
         if known is None:
-            subject = other.beside(subject, _called(claim, said))
+            subject = other.with_other_path(subject, _called(claim, options))
         else:
-            same = known.engine if said.against == known.target else None
-            subject = other.beside(subject, _called(known, said), same)
+            same = known.engine if options.against == known.target else None
+            subject = other.with_other_path(subject, _called(known, options), same)
     subject = discovered(subject, executor).knowing(trust_formula=stored.trust_formula)
     broken = check(stored.check)
     space = broken.space(subject) or Space()
@@ -215,9 +217,9 @@ def _exported(found: Replayed, executor: Executor, check: Check) -> Replayed:
     return replace(found, exported=made)
 
 
-def _called(claim: Claim, said: Said) -> str:
+def _called(claim: Claim, options: ReplayOptions) -> str:
     """How the reducer was called: by a file only if the person says which."""
-    return claim.convention if claim.adapter is None else said.adapter or claim.convention
+    return claim.convention if claim.adapter is None else options.adapter or claim.convention
 
 
 def _declined(subject: Subject, finding: Finding) -> Refused | None:

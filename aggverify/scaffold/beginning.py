@@ -28,7 +28,7 @@ from aggverify.scaffold.probing import Probe, Probed
 from aggverify.scaffold.questions import (
     Ask,
     in_doubt,
-    nobody,
+    no_answers,
     of_claims,
     of_counts,
     of_parameters,
@@ -60,7 +60,7 @@ class Beginning:
     """Names in capitals that a file asks for."""
 
 
-def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
+def begin(wanted: Wanted, pool: Pool, ask: Ask = no_answers) -> Beginning:
     """Look at the target, call it, ask; raises AggverifyError where nothing can be begun with."""
     target = parse_target(wanted.target)
     with opened(pool, target.setup(), command="new") as template:
@@ -70,17 +70,17 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
                 raise InputError(f"{choice.offer.shown} needs no adapter, so --set has no use")
             return _as_it_is(wanted, target, template, choice, ask)
         offer = _adaptable(target, template.description)
-    known = _said(wanted, offer)
+    known = _given_hints(wanted, offer)
     unbuilt = offer.owner if offer.why_not else ""
     probed = Probed(known) if unbuilt else _probed(target, offer, pool, known)
     if Adapter(offer, probed.known).unknown and not (probed.among or unbuilt):
-        said = of_parameters(offer, known, ask)
-        if said != known:
-            probed = _probed(target, offer, pool, said)
+        hints = of_parameters(offer, known, ask)
+        if hints != known:
+            probed = _probed(target, offer, pool, hints)
     others = _others(target, offer, pool, probed)
-    said = of_counts(offer, probed, others, ask)
-    if said != probed.known:
-        probed, others = _probed(target, offer, pool, said), {}
+    hints = of_counts(offer, probed, others, ask)
+    if hints != probed.known:
+        probed, others = _probed(target, offer, pool, hints), {}
     else:
         instead = {p: OF_THE_MICRO_BATCH[role(p)][1] for p in others}
         probed = replace(probed, known=replace(probed.known, instead=instead))
@@ -119,19 +119,23 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
         yield f"to confirm: {in_doubt(offer, parameter, probed, other)} The latter: --set {written}"
 
 
-def _said(wanted: Wanted, offer: Offer) -> CallHints:
+def _given_hints(wanted: Wanted, offer: Offer) -> CallHints:
     """What the command line says of the function; raises InputError for what cannot be."""
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
     known = CallHints(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
     adapter = Adapter(offer, known)
-    told = adapter.mode
-    if told is not None and mode is not None and mode not in adapter.values_of(told).values():
-        names = ", ".join(dict.fromkeys(adapter.values_of(told).values()))
+    how_called = adapter.mode
+    if (
+        how_called is not None
+        and mode is not None
+        and mode not in adapter.values_of(how_called).values()
+    ):
+        names = ", ".join(dict.fromkeys(adapter.values_of(how_called).values()))
         raise InputError(
-            f"{offer.name} takes its mode from {told}, which can be {names}; what {mode} is called "
-            f"there: --set {told}=..."
+            f"{offer.name} takes its mode from {how_called}, which can be {names}; what {mode} "
+            f"is called there: --set {how_called}=..."
         )
     return known
 
@@ -176,8 +180,8 @@ def _as_it_is(
     options, left = of_subject(found, ask)
     options = {key: value for key, value in options.items() if key.rstrip("s") not in declared}
     made = files(target, choice.function, options=options, left=left)
-    told = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
-    inferred = (told, *(f"{key}: {value}" for key, value in options.items()))
+    how_called = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
+    inferred = (how_called, *(f"{key}: {value}" for key, value in options.items()))
     return Beginning(made, inferred, left)
 
 
@@ -196,8 +200,8 @@ def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:
     for mode, other in probed.among.items():
         if known.mode is None:
             means = Adapter(offer, other.known)
-            said = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
-            yield f"  --mode {mode} means {said}"
+            hints = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
+            yield f"  --mode {mode} means {hints}"
     for key, value in claims(adapter).items():
         if key not in known.left:
             yield f"{key}: {value}"

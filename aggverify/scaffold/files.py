@@ -30,7 +30,7 @@ class ScaffoldSubject:
     function: str
     target: str
     """As on a command line in the project's root."""
-    beside: str | None
+    sibling: str | None
     """The file's name with what of it is meant, where it lies beside the test."""
     options: Mapping[str, Any] = field(default_factory=dict)
     left: tuple[str, ...] = ()
@@ -44,9 +44,9 @@ class ScaffoldSubject:
     @property
     def arguments(self) -> str:
         """The options as arguments in Python."""
-        said = {k: repr(v).replace("'", '"') for k, v in self.options.items()}
-        said |= {name: name.upper() for name in self.left}
-        return "".join(f", {key}={value}" for key, value in said.items())
+        spelled = {k: repr(v).replace("'", '"') for k, v in self.options.items()}
+        spelled |= {name: name.upper() for name in self.left}
+        return "".join(f", {key}={value}" for key, value in spelled.items())
 
     @property
     def step(self) -> str:
@@ -111,16 +111,16 @@ def files(
     folder = Path.cwd() if target.path is None else target.path.parent
     root = _root(folder)
     texts: dict[Path, str] = {}
-    beside, said = None, target.text
+    sibling, spelled = None, target.text
     if adapter:
         path = folder / adapter_file(function)
         texts[path] = adapter
-        beside, said = path.name, str(path.relative_to(root))
+        sibling, spelled = path.name, str(path.relative_to(root))
     elif target.path is not None:
         name = f":{target.name}" if target.name else ""
-        beside = target.path.name + name
-        said = str(target.path.relative_to(root)) + name
-    subject = ScaffoldSubject(function, said, beside, options or {}, left)
+        sibling = target.path.name + name
+        spelled = str(target.path.relative_to(root)) + name
+    subject = ScaffoldSubject(function, spelled, sibling, options or {}, left)
     texts[folder / f"test_aggverify_{subject.name}.py"] = _rendered("test.py", subject, root)
     workflow = root / ".github" / "workflows" / f"aggverify_{subject.name}.yml"
     texts[workflow] = _rendered("workflow.yml", subject, root)

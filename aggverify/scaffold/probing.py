@@ -131,8 +131,8 @@ class Probe:
 def _trouble(done: Sequence[Execution]) -> str:
     """What the first step that came to nothing says, in one line."""
     failure = next((e.failure for e in done if e.failure is not None), None)
-    said = "the weights are not finite" if failure is None else failure.message
-    return " ".join(said.split())[:LONGEST]
+    message = "the weights are not finite" if failure is None else failure.message
+    return " ".join(message.split())[:LONGEST]
 
 
 def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, object]) -> Subject:
@@ -164,6 +164,6 @@ def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     if len(each) == 1 or not best[0].known.found:
         return best[0]
     first, *others = (dict(p.known.arguments) for p in each.values())
-    alike = {k: v for k, v in first.items() if all(other[k] == v for other in others)}
-    agreed = replace(best[0].known, arguments=alike, found=best[0].known.found & alike.keys())
+    shared = {k: v for k, v in first.items() if all(other[k] == v for other in others)}
+    agreed = replace(best[0].known, arguments=shared, found=best[0].known.found & shared.keys())
     return Probed(agreed, ran=True, among=dict(reversed(each.items())))

@@ -33,13 +33,13 @@ Ask = Callable[[Question], str | None]
 """Puts a question to the person; None where nobody answers."""
 
 
-def nobody(question: Question) -> None:
+def no_answers(question: Question) -> None:
     """Where no person can be asked."""
 
 
 def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
     """With what the person says of parameters whose names say nothing."""
-    said = dict(known.arguments)
+    answered = dict(known.arguments)
     for parameter in Adapter(offer, known).unknown:
         text = (
             f"{offer.name} takes {parameter}: what is it? A Python expression of losses and batch, "
@@ -47,8 +47,8 @@ def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
         )
         answer = ask(Question(parameter, text))
         if answer:
-            said[parameter] = expression(parameter, answer)
-    return replace(known, arguments=said)
+            answered[parameter] = expression(parameter, answer)
+    return replace(known, arguments=answered)
 
 
 OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
@@ -56,14 +56,14 @@ OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
 
 def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> CallHints:
     """With what the person says of counts that may be the step's or the micro-batch's."""
-    said = dict(probed.known.arguments)
+    answered = dict(probed.known.arguments)
     for parameter, other in others.items():
         text = in_doubt(offer, parameter, probed, other)
         answer = ask(Question(parameter, text, (OF_THE_STEP, OF_THE_MICRO_BATCH)))
         if answer:
             whose = probed if answer == OF_THE_STEP else other
-            said[parameter] = Adapter(offer, whose.known).expression(parameter)
-    return replace(probed.known, arguments=said)
+            answered[parameter] = Adapter(offer, whose.known).expression(parameter)
+    return replace(probed.known, arguments=answered)
 
 
 def in_doubt(offer: Offer, parameter: str, probed: Probed, other: Probed) -> str:
@@ -141,8 +141,8 @@ def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
     lines = [f"which mode does {offer.name} implement?"]
     for mode, probed in among.items():
         adapter = Adapter(offer, probed.known)
-        said = ", ".join(f"{p}={adapter.expression(p)}" for p in adapter.given)
-        lines.append(f"  {mode}: {offer.name}({said})")
+        answered = ", ".join(f"{p}={adapter.expression(p)}" for p in adapter.given)
+        lines.append(f"  {mode}: {offer.name}({answered})")
     return Question("mode", "\n".join(lines), tuple(among))
 
 
@@ -171,6 +171,6 @@ def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tupl
         answer = ask(_engine(first.function, (first.engine.name,)))
         left += [] if answer else ["engine"]
         options |= {"engine": answer} if answer else {}
-    elif first.found.engine_said:
+    elif first.found.engine_declared:
         options["engine"] = first.engine.name
     return options, tuple(left)

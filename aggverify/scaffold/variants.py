@@ -40,11 +40,11 @@ def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
         if _plausible(adapter, dict(zip(unknown, filled, strict=True)))
     )
     for filled in islice(plausible, MOST):
-        said = dict(zip(unknown, filled, strict=True))
+        filled_in = dict(zip(unknown, filled, strict=True))
         yield replace(
             known,
-            arguments={**known.arguments, **said},
-            found=known.found | said.keys(),
+            arguments={**known.arguments, **filled_in},
+            found=known.found | filled_in.keys(),
         )
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
-from aggverify.files import contents, told, write_inside
+from aggverify.files import contents, os_error_text, write_inside
 from aggverify.generation.corpus import VERSION
 from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry, broken
 
@@ -26,7 +26,7 @@ NO_MODE = "no-mode"
 ALONE = "dp1.cp1.mb1"
 """One rank, one micro-batch."""
 _ORDER = ("value", "losses", "weights")
-_NOT_SAID = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
+_LEFT_OUT = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
 _PLAIN = Claim("", "", "", "").to_json()
 _SPACE = re.compile(r"\s+")
 
@@ -78,7 +78,8 @@ def render(snapshot: Snapshot) -> str:
     lines = [f"# {name} {_SPACE.sub(' ', str(value))}" for name, value in header.items()]
     claims = sorted(snapshot.claims.items())
     lines += [
-        f"# claim {mode} {json.dumps(_said(claim), sort_keys=True)}" for mode, claim in claims
+        f"# claim {mode} {json.dumps(_not_default(claim), sort_keys=True)}"
+        for mode, claim in claims
     ]
     entries = snapshot.entries
     lines += [f"{key} {_less(key, entries)}" for key in sorted(entries)]
@@ -112,10 +113,10 @@ def _usual(
         yield "weights", entries[alone].values["weights"]
 
 
-def _said(claim: Claim) -> dict[str, object]:
+def _not_default(claim: Claim) -> dict[str, object]:
     """What is not as it is by default."""
     data = claim.to_json()
-    return {k: v for k, v in data.items() if k not in _NOT_SAID and v != _PLAIN[k]}
+    return {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _PLAIN[k]}
 
 
 def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
@@ -123,7 +124,7 @@ def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
     try:
         return write_inside(directory, name, render(snapshot))
     except OSError as error:
-        raise InputError(f"cannot write the snapshot: {told(error)}") from None
+        raise InputError(f"cannot write the snapshot: {os_error_text(error)}") from None
 
 
 def read(path: Path) -> Snapshot:
@@ -147,8 +148,8 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
     for number, line in enumerate(lines, 1):
         where = f"{name}, line {number}"
         if line.startswith("# claim "):
-            mode, _, said = line.removeprefix("# claim ").partition(" ")
-            claims[mode] = said
+            mode, _, text_of_claim = line.removeprefix("# claim ").partition(" ")
+            claims[mode] = text_of_claim
         elif line.startswith("# "):
             word, _, value = line[2:].partition(" ")
             header[word] = value
@@ -162,7 +163,10 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
         raise InputError(f"{name}: its header lacks {', '.join(sorted(missing))}; record it again")
     target = header["target"]
     environment = NumericEnvironment(*(header[f.name] for f in fields(NumericEnvironment)))
-    known = {mode: _claim(f"{name}, claim {mode}", said, target) for mode, said in claims.items()}
+    known = {
+        mode: _claim(f"{name}, claim {mode}", text_of_claim, target)
+        for mode, text_of_claim in claims.items()
+    }
     whole = {key: _more(key, entries) for key in entries}
     return Snapshot(target, environment, known, whole)
 
@@ -196,10 +200,10 @@ def _entry(where: str, line: str) -> tuple[EntryKey, PinnedEntry]:
 def _claim(where: str, text: str, target: str) -> Claim:
     path, _, function = target.rpartition(":")
     try:
-        said = json.loads(text)
-        if not isinstance(said, dict):
+        text_of_claim = json.loads(text)
+        if not isinstance(text_of_claim, dict):
             raise ValueError("not an object")
-        return Claim.from_json({**_PLAIN, **said, "target": path, "function": function})
+        return Claim.from_json({**_PLAIN, **text_of_claim, "target": path, "function": function})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (ValueError, RecursionError) as error:

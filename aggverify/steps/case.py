@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
-ALIKE = 64
+WRITTEN_IN_FULL = 64
 """More losses than this are written once if they are all the same."""
 
 
@@ -205,7 +205,7 @@ _known_parts = lru_cache(maxsize=64)(_parts)
 
 def _plain(losses: tuple[float, ...]) -> Any:
     """A list; of many losses what they are all, or their runs, where that is shorter."""
-    if len(losses) <= ALIKE:
+    if len(losses) <= WRITTEN_IN_FULL:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)
     values[np.isnan(values)] = np.nan  # written alike, so they are one run, whatever their bits

@@ -155,8 +155,8 @@ class Controller:
         """Every cause once with the tests it broke, what was done, and the reports."""
         if not self._kept:
             return
-        from aggverify.testing.summary import told
+        from aggverify.testing.summary import summary_lines
 
         terminalreporter.section("aggverify")
-        for line in told(self._config, self._kept):
+        for line in summary_lines(self._config, self._kept):
             terminalreporter.write_line(line)

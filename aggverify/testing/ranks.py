@@ -90,8 +90,8 @@ class SharedRanks:
                     backend=wanted.ranks.backend,
                 )
             )
-            beside = None if other is None else other.executor
-            return Loaded(template, other, Executor(template, beside), stack.pop_all())
+            other_executor = None if other is None else other.executor
+            return Loaded(template, other, Executor(template, other_executor), stack.pop_all())
 
     def close(self) -> None:
         while self._loaded:

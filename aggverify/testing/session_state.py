@@ -12,7 +12,7 @@ from aggverify.checks import check
 from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.files import told
+from aggverify.files import os_error_text
 from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.accepting import accepted
@@ -81,7 +81,7 @@ class Bench:
             try:
                 store.write(found.stored, self._report_dir)
             except OSError as error:  # what was found stands
-                subject = verdict.subject.noting(f"a case is not stored: {told(error)}")
+                subject = verdict.subject.noting(f"a case is not stored: {os_error_text(error)}")
                 verdict = replace(verdict, subject=subject)
         return accepted(verdict, wanted.waivers)
 
@@ -140,11 +140,11 @@ class Bench:
         """What the test says, and where it says nothing, the suite."""
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
-        said = {**self._usual, **cell.options, **named}
+        given = {**self._usual, **cell.options, **named}
         for key in ("against", "adapter"):
-            if said.get(key):
-                said[key] = placed(said[key], self._root)
-        return request(placed(cell.target, self._root), said)
+            if given.get(key):
+                given[key] = placed(given[key], self._root)
+        return request(placed(cell.target, self._root), given)
 
     def _found_out(self, cell: ConformanceCell, wanted: Request, loaded: Loaded) -> PreparedSubject:
         subject, executor = _chosen(loaded.subjects(wanted), cell), loaded.executor

@@ -52,9 +52,9 @@ def _turn(lock: Path) -> Iterator[None]:
 
 
 def _plain(subject: Subject) -> str:
-    beside = None if subject.against is None else codec.plain(subject.against.found)
+    other = None if subject.against is None else codec.plain(subject.against.found)
     claim, found = subject.claim.to_json(), codec.plain(subject.found)
-    return json.dumps({"claim": claim, "found": found, "beside": beside})
+    return json.dumps({"claim": claim, "found": found, "beside": other})
 
 
 def _subject(data: Any) -> Subject:
@@ -62,5 +62,5 @@ def _subject(data: Any) -> Subject:
     subject = replace(Subject.of(Claim.from_json(data["claim"])), found=found)
     if subject.against is None:
         return subject
-    beside = codec.read(Discovered, data["beside"], "what was found out of the other path")
-    return replace(subject, against=replace(subject.against, found=beside))
+    other = codec.read(Discovered, data["beside"], "what was found out of the other path")
+    return replace(subject, against=replace(subject.against, found=other))

@@ -18,12 +18,12 @@ Tests = defaultdict[tuple[str, bool], list[str]]
 """Names by the finding they show, and whether it is a failure there."""
 Kept = tuple[str, Sequence[Any], str | None]
 """A test's name, the verdicts of its check as plain data, and why there is none."""
-TOLD = ("executed", "tried", "slow", "margin", "warning", "established", "note")
+SHOWN_LABELS = ("executed", "tried", "slow", "margin", "warning", "established", "note")
 """Of the inventory; pytest says itself what it skipped."""
 MOST_NAMES = 3
 
 
-def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
+def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
     """A block for each reducer and mode; what could not be judged; the reports, written."""
     verdicts, tests = [], Tests(list)
     for name, plain, _ in kept:
@@ -51,7 +51,7 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
         yield from (f"  {line}" for line in _cause(cause, tests))
     if not verdict.fails_at_once:
         inventory = view_model.inventory(verdict)
-        yield from (f"  {label:9} {words}" for label, words in inventory if label in TOLD)
+        yield from (f"  {label:9} {words}" for label, words in inventory if label in SHOWN_LABELS)
     yield f"  {'  '.join(view_model.result(verdict))}"
 
 

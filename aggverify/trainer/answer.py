@@ -117,8 +117,8 @@ def _clip(data: Any) -> tuple[float, float]:
 
 
 def _refusal(data: Any) -> tuple[str, str | None]:
-    name, said = data
-    return str(name), None if said is None else str(said)
+    name, message = data
+    return str(name), None if message is None else str(message)
 
 
 def _given(data: Any) -> Argument:

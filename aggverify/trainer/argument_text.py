@@ -31,9 +31,9 @@ class RecordedArguments:
         def showing(function: Callable[..., Any]) -> Callable[..., Any]:
             def shown(*args: Any, **kwargs: Any) -> Any:
                 for argument, value in (*_named(function, args), *kwargs.items()):
-                    for told in _told(f"{name}{argument}", value):
+                    for described in _arguments(f"{name}{argument}", value):
                         if len(self.given) < MOST:
-                            self.given.append(told)
+                            self.given.append(described)
                 out = function(*args, **kwargs)
                 return self.function(out, "the returned function's ") if callable(out) else out
 
@@ -59,7 +59,7 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tupl
         yield (names[n] if n < len(names) else f"argument {n + 1}"), value
 
 
-def _told(name: str, value: Any) -> Iterator[Argument]:
+def _arguments(name: str, value: Any) -> Iterator[Argument]:
     """The value, or those that are in it where it has names or holds tensors."""
     import torch
 
@@ -70,13 +70,13 @@ def _told(name: str, value: Any) -> Iterator[Argument]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
             if not f.name.startswith("_"):
-                yield from _told(f"{name}.{f.name}", getattr(value, f.name))
+                yield from _arguments(f"{name}.{f.name}", getattr(value, f.name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _told(f"{name}[{key!r}]", item)
+            yield from _arguments(f"{name}[{key!r}]", item)
     elif isinstance(value, list | tuple) and any(isinstance(x, torch.Tensor) for x in value):
         for n, item in enumerate(value):
-            yield from _told(f"{name}[{n}]", item)
+            yield from _arguments(f"{name}[{n}]", item)
     else:
         plain = value is None or isinstance(value, bool | int | float | str | list | tuple)
         yield name, type(value).__name__, _cut(value) if plain else ""

@@ -179,14 +179,14 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements([*plain, *(s for h in handlers for s in h.body)])
 
 
-def _as_written(offer: Offer, said: ast.arguments) -> Offer:
-    plain = [a.arg for a in (*said.posonlyargs, *said.args)]
-    keyword_only = [a.arg for a in said.kwonlyargs]
-    with_default = set(plain[len(plain) - len(said.defaults) :]) | {
-        a for a, d in zip(keyword_only, said.kw_defaults, strict=True) if d is not None
+def _as_written(offer: Offer, signature: ast.arguments) -> Offer:
+    plain = [a.arg for a in (*signature.posonlyargs, *signature.args)]
+    keyword_only = [a.arg for a in signature.kwonlyargs]
+    with_default = set(plain[len(plain) - len(signature.defaults) :]) | {
+        a for a, d in zip(keyword_only, signature.kw_defaults, strict=True) if d is not None
     }
-    stars = [f"*{said.vararg.arg}"] if said.vararg else []
-    last = [f"**{said.kwarg.arg}"] if said.kwarg else []
+    stars = [f"*{signature.vararg.arg}"] if signature.vararg else []
+    last = [f"**{signature.kwarg.arg}"] if signature.kwarg else []
     return replace(
         offer,
         parameters=(*plain, *stars, *keyword_only, *last),

@@ -69,8 +69,8 @@ class Compiling:
         try:
             self._compile(_double)(torch.ones(2, dtype=torch.float64, device="cpu"))
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise NoCompiler(f"torch.compile does not work here: {said:.300}") from None
+            message = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise NoCompiler(f"torch.compile does not work here: {message:.300}") from None
 
 
 def _double(x: Any) -> Any:

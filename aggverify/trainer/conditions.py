@@ -77,8 +77,8 @@ class Conditions:
         for leaf in _leaves(ast.parse(source), source, known):
             leaves.setdefault(leaf.position, leaf)
         self._leaves = leaves
-        told = [leaf.condition.line not in refusing for leaf in leaves.values()]
-        self._index = {p: n for n, p in enumerate(leaves) if told[n] and leaves[p].condition.text}
+        kept = [leaf.condition.line not in refusing for leaf in leaves.values()]
+        self._index = {p: n for n, p in enumerate(leaves) if kept[n] and leaves[p].condition.text}
         every = [leaf.condition for leaf in leaves.values()]
         found: dict[int, Condition] = {}
         for function, code in _functions(compile(source, "", "exec"), ""):
@@ -175,10 +175,10 @@ def _leaves(tree: ast.Module, source: str, known: Mapping[str, Any]) -> Iterator
             for leaf in _parts(test):
                 text = "" if raising else _text(leaf, source)
                 condition = Condition("", leaf.lineno, text, numbers)
-                yield from _told(leaf, condition)
+                yield from _by_last_value(leaf, condition)
 
 
-def _told(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
+def _by_last_value(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
     """A leaf by the position of the value that is looked at last."""
     match leaf:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as how],

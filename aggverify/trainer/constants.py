@@ -36,7 +36,7 @@ def constants(function: Callable[..., Any]) -> list[float]:
     found: dict[float, None] = {}
     with suppress(Exception):  # an object whose attributes raise
         for value in _Reading(_package(function)).of(function):
-            if _telling(value):
+            if _is_usable(value):
                 found.setdefault(abs(value))
             if len(found) == MOST:
                 break
@@ -76,7 +76,7 @@ def _words(code: CodeType) -> Iterator[str]:
     yield from (text.removeprefix("torch.") for text in texts)
 
 
-def _telling(value: float) -> bool:
+def _is_usable(value: float) -> bool:
     return math.isfinite(value) and abs(value) not in (0, 1) and abs(value) < 2**63
 
 

@@ -103,7 +103,7 @@ def refusals(
             with suppress(Exception):
                 run(_noting(_spoiled(function, misuse, names), raised))
                 raised.clear()  # the caller has got over it
-            found[misuse.name] = next((_told(error) for error in raised), None)
+            found[misuse.name] = next((_error_text(error) for error in raised), None)
     return tuple(found.items())
 
 
@@ -150,7 +150,7 @@ def outcomes(
             if not call.refused:
                 blame(how, error)
             refused = call.refused and raised
-            found[call.name] = None if refused else f"raises {_told(error)}"
+            found[call.name] = None if refused else f"raises {_error_text(error)}"
         else:
             found[call.name] = "accepted" if call.refused else wrong
     return tuple(found.items())
@@ -175,7 +175,7 @@ def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callab
     return around(function, noting)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 

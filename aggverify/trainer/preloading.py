@@ -13,9 +13,9 @@ from aggverify.engines import ENGINES, TRAIN_STEP, engine
 from aggverify.trainer.callables import offers
 
 
-def preload(module: ModuleType, said: str | None) -> None:
+def preload(module: ModuleType, given: str | None) -> None:
     """Import what the engine takes that is ``said``, or that the module names or brings along."""
-    name = said or _declared(module)
+    name = given or _declared(module)
     steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
         name = TRAIN_STEP.name

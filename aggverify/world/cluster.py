@@ -114,12 +114,12 @@ class Cluster:
         """The handler constructed in every host; the first failure where it is in any."""
         self._met(options.turn)
         number = next(self._numbers)
-        said = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
+        given = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
         message = {
             "op": "open",
             "template": number,
             "request": request,
-            "options": said,
+            "options": given,
             "backend": options.backend.name,
         }
         source = self.sources[number] = RemoteTemplate(self, number)
@@ -163,7 +163,7 @@ class Cluster:
         """End a source and its ranks; nothing more is heard of them."""
         self.sources.pop(source.number, None)
         for host in range(self.seat.size):
-            self.tell(host, {"op": "close", "template": source.number})
+            self.send(host, {"op": "close", "template": source.number})
 
     def close(self) -> None:
         """Nothing: hosts are the command's, and end with it."""
@@ -224,7 +224,7 @@ class Cluster:
                 raise PoolError(f"rank {n}: {answer['error']}")
         return dict(sorted(found.items()))
 
-    def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
+    def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """What needs no answer; nothing where all is lost, which whoever waits for one is told."""
         if not self.lost:
             self._send(host, dict(request), blob)
@@ -265,15 +265,15 @@ class Cluster:
 
     def end(self, code: int) -> None:
         """Tell all with which code to end; those that can have, when this returns."""
-        request, told = {"op": "end", "code": code}, False
+        request, sent = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
                 self._met(lambda: None)
                 self.ask_all(request, patience=_ENDS)
-                told = True
+                sent = True
         self.lose("the command has ended")
         if (post := vars(self).get("_post")) is not None:
-            if not told:  # nobody was asked, or somebody does not answer
+            if not sent:  # nobody was asked, or somebody does not answer
                 with contextlib.suppress(PoolError):
                     for host in range(self.seat.size):
                         post.send(f"host/{host}", request)
@@ -355,7 +355,7 @@ class RemoteTemplate:
         """Have its ranks ended."""
         for each, host in [key for key in self.links if key[0] == world]:
             del self.links[each, host]
-            self.hosts.tell(host, {"op": "kill", "template": self.number, "world": world})
+            self.hosts.send(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
         """Let go of its file."""

@@ -82,11 +82,11 @@ def _join_cpu(place: RankPlace, backend: Backend) -> dict[str, Any]:
 def _join_cuda(place: RankPlace, backend: Backend) -> dict[str, Any]:
     import torch
 
-    told = _join_cpu(place, backend)
+    arguments = _join_cpu(place, backend)
     if backend.shares:
-        return told
+        return arguments
     # Bound to its device at once: the backend would otherwise guess, and hang on a wrong guess.
-    return told | {"device_id": torch.device(place.device)}
+    return arguments | {"device_id": torch.device(place.device)}
 
 
 def _seed_cuda() -> None:

@@ -170,9 +170,9 @@ class Dispatcher:
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
             if task.alone or (excess and len(flying) == 1):
-                size, said = task.key.size, self._memory.said()
+                size, received = task.key.size, self._memory.kernel_report()
                 why = excess.text if excess else _TEMPLATE_KILLED
-                fault = Fault("died", None, why, size, out_of_memory=said)
+                fault = Fault("died", None, why, size, out_of_memory=received)
                 task.deliver(
                     replace(
                         fault, processes=excess.processes, held=excess.held, threads=excess.threads
@@ -330,11 +330,11 @@ class Dispatcher:
         self._opened.end(world.number)
 
     def _on_process(self, read: Callable[[], Sequence[Ending] | None], fd: int) -> None:
-        said = read()
-        if said is None:
+        received = read()
+        if received is None:
             self._unwatch(fd)
         try:
-            for header in said or ():
+            for header in received or ():
                 for world in self._worlds.values():
                     if world.number == header.get("world"):
                         rank, status, refused = answers.ending(header, world.key.size)

@@ -31,7 +31,7 @@ def threads_text(threads: Sequence[Stack], crash: str = "") -> str:
 
 
 def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
-    alike: dict[tuple[str, str], list[int]] = {}
+    grouped: dict[tuple[str, str], list[int]] = {}
     known = {*fault.stacks, *fault.inside}
     if fault.crash and fault.rank is not None:
         known.add(fault.rank)
@@ -44,8 +44,8 @@ def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
         # Beside a traceback it matters who waits for that rank; its own stack is the traceback.
         if where or raised is None:
             stack = threads_text(fault.stacks.get(rank, ()), crash)
-            alike.setdefault((where, stack), []).append(rank)
-    for (where, stack), ranks in alike.items():
+            grouped.setdefault((where, stack), []).append(rank)
+    for (where, stack), ranks in grouped.items():
         yield _who(ranks, where) + (f":\n{stack}" if stack else "")
 
 
@@ -61,10 +61,10 @@ def _who(ranks: Sequence[int], where: str) -> str:
 
 
 def _changed(fault: Fault) -> Iterator[str]:
-    alike: dict[tuple[str, ...], list[int]] = {}
+    grouped: dict[tuple[str, ...], list[int]] = {}
     for rank, names in sorted(fault.changes.items()):
-        alike.setdefault(names, []).append(rank)
-    for names, ranks in alike.items():
+        grouped.setdefault(names, []).append(rank)
+    for names, ranks in grouped.items():
         yield f"{_names(ranks)} had left changed: {', '.join(names)}"
 
 

@@ -31,7 +31,7 @@ def become(
     place: RankPlace, joined_by: str, handed: rank.Handed, request: dict[str, Any]
 ) -> NoReturn:
     """Go on as a new interpreter that is this rank."""
-    told = {
+    handover = {
         "place": asdict(place),
         "backend": joined_by,
         "handed": asdict(handed),
@@ -39,7 +39,7 @@ def become(
         "sys_path": sys.path,
     }
     page = os.memfd_create("launched")
-    os.write(page, json.dumps(told).encode())
+    os.write(page, json.dumps(handover).encode())
     for fd in (page, handed.connection, handed.output, handed.recorder, handed.store):
         os.set_inheritable(fd, True)
     Writer(handed.recorder).own(
@@ -78,14 +78,16 @@ def main(page: int) -> NoReturn:
     try:
         with open(page, "rb") as file:
             file.seek(0)
-            told = json.load(file)
+            handover = json.load(file)
         linux.share_one_heap()
-        sys.path[:] = told["sys_path"]
+        sys.path[:] = handover["sys_path"]
         sys.argv[:] = ["aggverify"]
         importlib.import_module("torch.distributed")  # before a rank's limits are set
         trace.install()
         forking.install_fork_guard()
-        place, handed = RankPlace(**told["place"]), rank.Handed(**told["handed"])
-        rank.live(place, backend(told["backend"]), handed, lambda: rank.construct(told["request"]))
+        place, handed = RankPlace(**handover["place"]), rank.Handed(**handover["handed"])
+        rank.live(
+            place, backend(handover["backend"]), handed, lambda: rank.construct(handover["request"])
+        )
     finally:
         os._exit(0)

@@ -38,7 +38,7 @@ from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
-_MOST_SAID = 1 << 26
+_MOST_READ = 1 << 26
 """Bytes of what a handler says of itself."""
 _TURN = 0.1
 """Seconds after which whoever waits is asked whether that should go on."""
@@ -158,7 +158,7 @@ class ForkServer:
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = LocalTemplate(link.sock, link.output, page, linux.NOBODY, 0, {}, self.mark)
+        opened = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
         try:
             message = {
                 **request,
@@ -199,7 +199,7 @@ class ForkServer:
         poll = select.poll()
         poll.register(opened.connection, select.POLLIN)
         poll.register(opened.output.fd, select.POLLIN)
-        decoder, clock = wire.Decoder(_MOST_SAID), Clock()
+        decoder, clock = wire.Decoder(_MOST_READ), Clock()
         watchdog = Watchdog(options.import_patience)
         watchdog.progress(clock.now())
         while True:
@@ -334,11 +334,13 @@ class ForkServer:
     def _lost(self) -> PoolError:
         status, output = self._process.wait(), self._started.output
         size = os.fstat(output).st_size
-        said = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(errors="replace")
-        if self._started.inside and not self._ready and said.startswith(sandbox.MAKER):
-            return PoolError(sandbox.refused(said.strip()))
+        output_text = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(
+            errors="replace"
+        )
+        if self._started.inside and not self._ready and output_text.startswith(sandbox.MAKER):
+            return PoolError(sandbox.refused(output_text.strip()))
         text = f"the launcher process {exit_text(status)}"
-        return PoolError(f"{text}:\n{said}" if said else text)
+        return PoolError(f"{text}:\n{output_text}" if output_text else text)
 
 
 class LocalLauncher:

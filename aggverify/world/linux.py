@@ -105,7 +105,7 @@ def _listed(pid: int, tasks: Iterable[str]) -> list[int] | None:
     return found
 
 
-NOBODY = 1 << 22
+NO_PROCESS = 1 << 22
 """A pid that no process can have."""
 
 
@@ -113,7 +113,7 @@ def child(of: int, number: int) -> int:
     """The child of a process that calls itself by this number, which is another one in a namespace
     of its own; ``NOBODY`` where there is none."""
     every = sorted(children(of), key=lambda pid: pid != number)
-    return next((pid for pid in every if _own_number(pid) == number), NOBODY)
+    return next((pid for pid in every if _own_number(pid) == number), NO_PROCESS)
 
 
 def _own_number(pid: int) -> int | None:

@@ -118,7 +118,7 @@ class OomWatch:
     def __init__(self) -> None:
         self._before = oom_kills()
 
-    def said(self) -> str:
+    def kernel_report(self) -> str:
         """The kernel's words, "" for none."""
         now = oom_kills()
         if now is None or self._before is None or now[1] <= self._before[1]:

@@ -44,8 +44,8 @@ def finished(
     odd = disagreement({rank: _trace(header) for rank, header in enumerate(headers)})
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
-        alike = len(types) == 1 and odd is None
-        return Postmortem(links, number, watched, sight).raised(), usable and alike
+        same_exit = len(types) == 1 and odd is None
+        return Postmortem(links, number, watched, sight).raised(), usable and same_exit
     if odd is not None:
         return Postmortem(links, number, watched, sight).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
@@ -268,10 +268,10 @@ class Postmortem:
     def _no_room(self, kind: FaultKind, rank: int) -> bool:
         """Whether the machine has no room for what the code under test asks of it."""
         if kind == "exception":
-            said = [self._errors[rank].message] if rank in self._errors else []
+            texts = [self._errors[rank].message] if rank in self._errors else []
         else:
-            said = [self._links[rank].output.drain()] if kind == "died" else []
-        return any(map(resource_headroom.ran_out, said)) and bool(resource_headroom.tight())
+            texts = [self._links[rank].output.drain()] if kind == "died" else []
+        return any(map(resource_headroom.ran_out, texts)) and bool(resource_headroom.tight())
 
     def _crowd(self) -> ResourceOveruse:
         """More processes or threads, below these ranks, than any run needs."""

@@ -47,7 +47,7 @@ class ProcessInspector(Protocol):
 class LocalInspector:
     """This machine, and the process that ranks are forked from."""
 
-    template: int = linux.NOBODY
+    template: int = linux.NO_PROCESS
 
     def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
         return processes.look(pids, ticking)

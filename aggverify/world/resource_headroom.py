@@ -17,7 +17,7 @@ NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Errors of the kernel that refuses one more process, thread or open file."""
 
 
-_SAID: Mapping[str, tuple[str, ...]] = {
+_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "processes": (os.strerror(errno.EAGAIN), "start new thread"),
     "open files": (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
 }
@@ -32,7 +32,9 @@ def ran_out(message: str) -> bool:
 
 def _lacking(message: str) -> set[str]:
     """Of what it says that there was no more."""
-    return {what for what, said in _SAID.items() if any(words in message for words in said)}
+    return {
+        what for what, messages in _MESSAGES.items() if any(words in message for words in messages)
+    }
 
 
 def tight(root: Path = _ROOT) -> tuple[str, ...]:
@@ -94,6 +96,6 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def without(text: str, why: str | None, root: Path = _ROOT) -> str:
     """What cannot be done and why, with the limits that may be to blame."""
-    lacking = _lacking(why or "") or set(_SAID)
+    lacking = _lacking(why or "") or set(_MESSAGES)
     limits = "; ".join(text for what, text in _limits(root) if what in lacking)
     return f"{text}: {why or 'no room'}" + (f" ({limits})" if limits else "")

@@ -94,13 +94,13 @@ def filtered() -> int:
     return system_calls.program()
 
 
-def refused(said: str) -> str:
+def refused(message: str) -> str:
     """Why none could be made, in bwrap's own words and with the switch that may be to blame."""
     for name, value in _SWITCHES:
         file = Path("/proc/sys") / name
         if file.is_file() and file.read_text().strip() == value:
-            said += f" (sysctl {name.replace('/', '.')} is {value})"
-    return f"no sandbox can be made here: {said or 'bwrap does not say why'}"
+            message += f" (sysctl {name.replace('/', '.')} is {value})"
+    return f"no sandbox can be made here: {message or 'bwrap does not say why'}"
 
 
 def _histories(shown: Path) -> Iterator[Path]:

@@ -54,7 +54,7 @@ def main(path: str, parent: int) -> NoReturn:
     sys.exit(ABANDONED if seat is None else serve(replace(seat, serves=False)))
 
 
-def beside(seat: RankInfo) -> int:
+def node_agent(seat: RankInfo) -> int:
     """Be another one; its exit code. Says nothing: the first one does."""
     _ends_with(os.getppid())
     return serve(seat)
@@ -97,25 +97,25 @@ def serve(seat: RankInfo) -> int:
 class _Relayed(Link):
     """A rank's link whose answers go on to the driver as they are."""
 
-    __slots__ = ("tell",)
+    __slots__ = ("report",)
 
-    tell: Callable[[str, Any, bytes], None]
+    report: Callable[[str, Any, bytes], None]
 
     def _take(self, header: dict[str, Any], blob: bytes) -> None:
         Link._take(self, header, blob)
         self.replies.clear()
-        self.tell("said", None, wire.encode(header, blob))
+        self.report("said", None, wire.encode(header, blob))
 
 
 class _Heard(Printed):
     """What a rank prints goes on to the driver: how much at a time, its beginning and its end."""
 
-    def __init__(self, tell: Callable[[str, Any, bytes], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str, Any, bytes], None]) -> None:
+        self._report = report
 
     def add(self, data: bytes) -> None:
         shown = data if len(data) <= 2 * _SHOWN else data[:_SHOWN] + data[-_SHOWN:]
-        self._tell("printed", len(data), shown)
+        self._report("printed", len(data), shown)
 
 
 class _Held:
@@ -149,7 +149,7 @@ class _Serving:
                 elif (reader := self._readers.get(fd)) is not None and not reader():
                     self._forget(fd)
 
-    def _tell(self, header: dict[str, Any], blob: bytes = b"") -> None:
+    def _report(self, header: dict[str, Any], blob: bytes = b"") -> None:
         self._post.send("driver", {"from": self._seat.number, **header}, blob)
 
     def _done(self, request: Request, blob: bytes) -> int | None:
@@ -160,7 +160,7 @@ class _Serving:
         except AggverifyError as error:
             answer = {"error": str(error)}
         if "id" in request:
-            self._tell({"id": request["id"], "answer": answer})
+            self._report({"id": request["id"], "answer": answer})
         return code
 
     def _answer(self, request: Request, blob: bytes) -> Answer:
@@ -204,13 +204,13 @@ class _Serving:
     def _ended(self, template: int, read: Callable[[], Any]) -> bool:
         """Tell what the template says of its ranks; whether there may be more."""
         try:
-            said = read()
+            received = read()
         except OSError:
-            self._tell({"template": template, "over": True})
+            self._report({"template": template, "over": True})
             return False
-        for ending in said or ():
-            self._tell({"template": template, "ending": ending})
-        return said is not None
+        for ending in received or ():
+            self._report({"template": template, "ending": ending})
+        return received is not None
 
     def _close(self, template: int) -> None:
         if (held := self._held.pop(template, None)) is not None:
@@ -247,12 +247,12 @@ class _Serving:
         except OSError:  # it is gone, which the driver is told by its end
             return {}
 
-        def tell(what: str, value: Any, blob: bytes) -> None:
-            self._tell({"template": template, "world": world, what: value}, blob)
+        def report(what: str, value: Any, blob: bytes) -> None:
+            self._report({"template": template, "world": world, what: value}, blob)
 
         link = held.links[world] = _Relayed(me, made.sock, made.output, made.recorder)
-        link.tell = tell
-        link.output.heard = _Heard(tell)
+        link.report = report
+        link.output.heard = _Heard(report)
         self._follow(link.sock.fileno(), lambda: self._read(link))
         self._follow(link.output.fd, lambda: link.output.read() > 0)
         return {}
@@ -261,7 +261,7 @@ class _Serving:
         link.write()
         link.read()
         if link.ended:
-            link.tell("ended", link.garbage, b"")
+            link.report("ended", link.garbage, b"")
         else:
             self._poll.modify(link.sock, _wanted(link))
         return not link.ended

@@ -135,7 +135,7 @@ class Template:
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
-        self._beside: list[Template] = []
+        self._siblings: list[Template] = []
         self._doubt, self._imports = FallbackImport(), False
         self._digest = ""
 
@@ -206,7 +206,7 @@ class Template:
             raise
         return pending
 
-    def beside(
+    def sibling(
         self, setup: Mapping[str, Any], more: Mapping[str, Any], *, launched: bool = False
     ) -> Template | TemplateFailure:
         """Another one of the same handler with more in its setup, and under other options; it ends
@@ -218,8 +218,8 @@ class Template:
         opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened
-        self._beside.append(Template(opened, request, options, self._launcher))
-        return self._beside[-1]
+        self._siblings.append(Template(opened, request, options, self._launcher))
+        return self._siblings[-1]
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
@@ -240,7 +240,7 @@ class Template:
 
     def close(self) -> None:
         """End every rank and the template process; does nothing the second time."""
-        for template in self._beside:
+        for template in self._siblings:
             template.close()
         self._closed = True
         self._give_up()

@@ -221,8 +221,10 @@ class World:
             return None
         # The first to end is the cause; of several that ended alike the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
-        alike = [link.rank for link in dead if link.exit_status == first.exit_status]
-        return (self._death_scene or self._scene()).died(min(alike), self._memory.said())
+        same_status = [link.rank for link in dead if link.exit_status == first.exit_status]
+        return (self._death_scene or self._scene()).died(
+            min(same_status), self._memory.kernel_report()
+        )
 
     def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
         """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
@@ -321,7 +323,7 @@ class World:
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING
-        if linux.NOBODY in pids:
+        if linux.NO_PROCESS in pids:
             self._asleep_since = now
             return False
         theirs = not all(page.own for page in seen.values())
@@ -341,7 +343,7 @@ class World:
             if "error" not in header:
                 # It is sent signals: it must be one of ours.
                 pid = self.sight.child(rank, header["ready"])
-                if pid != linux.NOBODY:
+                if pid != linux.NO_PROCESS:
                     link.pid = pid
                 else:
                     link.garbage = "sent what is no answer: ready is none of its processes"
@@ -361,9 +363,9 @@ class World:
             self._fail(Fault("died", rank, text, size, is_internal=True))
         elif link.exit_status is not None:
             text = f"rank {rank} {exit_text(link.exit_status)} while it started"
-            status, said = link.exit_status, self._memory.said()
+            status, kernel_report = link.exit_status, self._memory.kernel_report()
             fault = Fault("died", rank, text, size, exit_status=status, is_internal=ours)
-            self._fail(replace(fault, out_of_memory=said))
+            self._fail(replace(fault, out_of_memory=kernel_report))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True

@@ -49,7 +49,7 @@ def undeclared(
         str(FILE), function, "native", engine, mode, max_world=world,
         budget=Budget("quick", max_examples=2),
     )  # fmt: skip
-    return Subject.of(claim).knowing(engine_said=said)
+    return Subject.of(claim).knowing(engine_declared=said)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_the_trial_has_every_dimension_above_one() -> None:
 
 def test_the_path_beside_it_moves_along_unless_it_names_its_own(executor: Executor) -> None:
     subject = undeclared("averaged", "token_mean")
-    follows = engine_settled(subject.beside(undeclared("averaged", "token_mean")), executor)
+    follows = engine_settled(subject.compared_with(undeclared("averaged", "token_mean")), executor)
     assert follows.against is not None
     assert follows.against.engine.name == follows.engine.name == "mean"
     own = undeclared("summed", "token_mean", said=True)
-    stays = engine_settled(subject.beside(own), executor)
+    stays = engine_settled(subject.compared_with(own), executor)
     assert stays.against is not None
     assert (stays.engine.name, stays.against.engine.name) == ("mean", "sum")
 

@@ -14,7 +14,7 @@ import pytest
 from aggverify.api.running import observe
 from aggverify.checks.calls import CHECK
 from aggverify.checks.calls import cases as cases_of
-from aggverify.conventions import Offer, Site, alike, by_shape, convention
+from aggverify.conventions import Offer, Site, by_shape, by_shape_or_name, convention
 from aggverify.conventions.base import ADAPTED
 from aggverify.conventions.calls import Called
 from aggverify.conventions.partition_cases import Deal
@@ -327,7 +327,7 @@ def test_slime_s_function_is_called_by_keyword_in_both_of_its_modes(
 )
 def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
     offer = Offer("f", tuple(name.split(", ")))
-    assert [found.name for found in alike(offer)] == [how]
+    assert [found.name for found in by_shape_or_name(offer)] == [how]
 
 
 @pytest.mark.thorough

@@ -45,8 +45,8 @@ class KnownBug(Part, frozen=True):
     def clues(self) -> Iterator[Clue]:
         """All that it says of how it is recognised."""
         yield from map(Sign, self.signs)
-        told = (self.shape, self.off, self.claimed, self.leaks, self.broken, self.error)
-        yield from (clue for clue in (*told, self.whole_part) if clue is not None)
+        parts = (self.shape, self.off, self.claimed, self.leaks, self.broken, self.error)
+        yield from (clue for clue in (*parts, self.whole_part) if clue is not None)
 
     def explains(self, seen: Clues) -> bool:
         """Whether it is what was seen."""

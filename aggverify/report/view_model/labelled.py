@@ -147,10 +147,10 @@ def tried(t: Tried) -> Iterator[str]:
     if t.virtual_ranks:
         yield f"up to {t.virtual_ranks} ranks one after another, which talk to none"
     yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:,}"
-    alike: dict[tuple[str, ...], list[str]] = {}
+    by_kinds: dict[tuple[str, ...], list[str]] = {}
     for dtype, kinds in t.dtypes.items():
-        alike.setdefault(kinds, []).append(dtype)
-    for kinds, dtypes in alike.items():
+        by_kinds.setdefault(kinds, []).append(dtype)
+    for kinds, dtypes in by_kinds.items():
         yield f"{', '.join(dtypes)} on {', '.join(kinds)}"
 
 

@@ -36,8 +36,8 @@ def headline(document: Document) -> str:
         if first.call is not None:
             why = shortened(first.message.split("\n")[0])
             return f"{AT_ONCE[:1].upper()}{AT_ONCE[1:]}: {why}{more}{cut}"
-        told = refusals(document.verdicts)
-        return f"This reducer {consequence(first, verdict)}{more}{told}{cut}"
+        listed = refusals(document.verdicts)
+        return f"This reducer {consequence(first, verdict)}{more}{listed}{cut}"
     if document.incomplete and document.verdicts:
         return incomplete(document.incomplete, document.verdicts)
     if not document.verdicts or any(not v.executed for v in document.verdicts):
@@ -68,12 +68,12 @@ def baseline_words(document: Document) -> str | None:
     """What keeps a baseline from being taken as it is; None for nothing."""
     expired = [one for one in document.baseline if one.state is Standing.EXPIRED]
     if expired:
-        told = "; ".join(f"{one.what} since {one.expires} ({one.reason})" for one in expired)
-        return f"No longer accepted: {told}"
+        listed = "; ".join(f"{one.what} since {one.expires} ({one.reason})" for one in expired)
+        return f"No longer accepted: {listed}"
     if not document.stale:
         return None
-    told = "; ".join(map(_out_of_date, document.stale))
-    return f"The baseline is out of date: {told}; take it out, or --baseline-write does"
+    listed = "; ".join(map(_out_of_date, document.stale))
+    return f"The baseline is out of date: {listed}; take it out, or --baseline-write does"
 
 
 def _out_of_date(entry: Accepted) -> str:
@@ -83,10 +83,10 @@ def _out_of_date(entry: Accepted) -> str:
 
 def refusals(verdicts: Sequence[Verdict]) -> str:
     """What is not judged because the reducer declines it, in its own words; empty for nothing."""
-    told = dict.fromkeys(f"{r.what}: '{shortened(r.words)}'" for v in verdicts for r in v.refused)
+    listed = dict.fromkeys(f"{r.what}: '{shortened(r.words)}'" for v in verdicts for r in v.refused)
     lost = sum(v.layouts_refused for v in verdicts)
     judged = f" ({lost} layouts refused, {sum(v.layouts_left for v in verdicts)} judged)"
-    return f"; refuses {', '.join(told)}{judged * bool(lost)}" if told else ""
+    return f"; refuses {', '.join(listed)}{judged * bool(lost)}" if listed else ""
 
 
 def incomplete(why: str, verdicts: Sequence[Verdict]) -> str:

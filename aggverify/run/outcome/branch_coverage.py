@@ -129,10 +129,10 @@ def _missing(functions: Sequence[Lines], ran: Set[int]) -> Iterator[str]:
     for each in functions:
         left = [line for line in each.lines if line not in ran]
         if left and len(left) < len(each.lines):
-            yield f"{_told(left, each.lines)} of {each.function}"
+            yield f"{_line_text(left, each.lines)} of {each.function}"
 
 
-def _told(left: Sequence[int], lines: Sequence[int]) -> str:
+def _line_text(left: Sequence[int], lines: Sequence[int]) -> str:
     """``lines 12-14, 20``: a range goes on over what is no line of code."""
     place = {line: n for n, line in enumerate(lines)}
     ranges: list[list[int]] = []

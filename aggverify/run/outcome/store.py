@@ -21,7 +21,7 @@ from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.files import read_json, resolved, told, write_inside
+from aggverify.files import os_error_text, read_json, resolved, write_inside
 from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
@@ -112,8 +112,8 @@ _NOT_WHAT_IS_RUN = frozenset(
 
 def _what_is_run(claim: Claim) -> dict[str, Any]:
     plain = Claim("", "", "", "").to_json()
-    said = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
-    found = {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
+    claimed = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
+    found = {k: v for k, v in claimed.items() if k in _ALWAYS or v != plain[k]}
     return found if claim.against is None else {**found, "against": _what_is_run(claim.against)}
 
 
@@ -245,5 +245,5 @@ def every(directory: Path) -> tuple[tuple[StoredCase, ...], tuple[str, ...]]:
         except InputError as error:
             unread.append(f"{path}: {error}")
         except OSError as error:
-            unread.append(told(error))
+            unread.append(os_error_text(error))
     return tuple(found), tuple(unread)

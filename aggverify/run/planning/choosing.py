@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import Convention, Offer, alike, by_shape, calls_bound, convention
+from aggverify.conventions import (
+    Convention,
+    Offer,
+    by_shape,
+    by_shape_or_name,
+    calls_bound,
+    convention,
+)
 from aggverify.conventions.adapter_draft import adaptable, best
 from aggverify.conventions.adapter_text import adapted, adapter_file
 from aggverify.conventions.parameters import Role, role
@@ -187,7 +194,7 @@ def _nothing_found(
         parts += [
             f"  {o.name} has the shape of {how.title}: aggverify check {_of(target, o)} "
             f"--convention {how.name}"
-            for how in alike(o)
+            for how in by_shape_or_name(o)
         ]
     if (offer := nearest(own)) is not None:
         adapter = adapted(offer, origin(target))
@@ -212,8 +219,8 @@ def _how_to_save(target: Target, offer: Offer) -> Iterator[str]:
     file = adapter_file(offer.name)
     folder = Path(target.text.rpartition(":")[0] if target.name else target.text).parent
     where = shlex.quote(str(folder / file if target.path is not None else Path(file)))
-    said = _of(target, offer)
-    yield f"  with a test and a CI workflow: aggverify new {said}"
+    spelled = _of(target, offer)
+    yield f"  with a test and a CI workflow: aggverify new {spelled}"
     yield f"  below is an adapter that calls {offer.name} as a trainer would; to save and use it:"
-    yield f"    aggverify check {said} > {where}"
+    yield f"    aggverify check {spelled} > {where}"
     yield f"    aggverify check {where}"

@@ -52,16 +52,18 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     """The request with what the file declares of itself where nothing was said, and with what the
     project's settings say where the file does not either."""
     declared = declaration(description)
-    said = {**request.settings, **declared}
+    written = {**request.settings, **declared}
     if request.oracle is not None or request.modes:
-        said.pop("mode", None)
-        said.pop("oracle", None)
+        written.pop("mode", None)
+        written.pop("oracle", None)
     elif "mode" in declared:
-        said.pop("oracle", None)
-    modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
+        written.pop("oracle", None)
+    modes = request.modes or texts(() if "oracle" in written else written.get("mode", ()))
     if "divisor" not in declared and modes and not any(map(_divided, modes)):
-        said.pop("divisor", None)  # the project's, for another mode
-    values = {o.field: _put_together(o, getattr(request, o.field), said) for o in OPTIONS if o.late}
+        written.pop("divisor", None)  # the project's, for another mode
+    values = {
+        o.field: _put_together(o, getattr(request, o.field), written) for o in OPTIONS if o.late
+    }
     for key in ("policy", "terms"):
         readings = {**request.settings.get(key, {}), **declared.get(key, {})}
         values[key] = {**readings, **getattr(request, key)}
@@ -69,14 +71,14 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     return replace(request, **values)
 
 
-def _put_together(option: Option, own: Any, said: Mapping[str, Any]) -> Any:
+def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
     """What the command line says, or where it says nothing what was said elsewhere; both together
     of an option that adds."""
     if option.kind is OptionType.FLAG:
-        return bool(own or said.get(option.key))
+        return bool(own or written.get(option.key))
     if option.kind is OptionType.TEXTS and option.adds:
-        return own | frozenset(texts(said.get(option.key, ())))
-    return said.get(option.key) if own is None else own
+        return own | frozenset(texts(written.get(option.key, ())))
+    return written.get(option.key) if own is None else own
 
 
 def settings_note(request: Request) -> tuple[str, ...]:
@@ -114,13 +116,13 @@ def subjects(
         ]
     except OracleError as error:
         raise InputError(str(error)) from None
-    said, asked = request.engine is not None, bool(request.modes)
+    declared, asked = request.engine is not None, bool(request.modes)
     untold = tuple(_untold(choice))
     assumed = assumptions(description.get("declared") or {}, target.path)
     return tuple(
-        s.knowing(engine_said=said, mode_said=asked, untold=untold, assumed=assumed).noting(
-            *_notes(s), *_in_vain(s)
-        )
+        s.knowing(
+            engine_declared=declared, mode_declared=asked, untold=untold, assumed=assumed
+        ).noting(*_notes(s), *_in_vain(s))
         for s in found
     )
 
@@ -141,7 +143,7 @@ _OF_EXPERTS = (
 
 def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
     """Features that the function's version has no parameter for."""
-    for feature, parameter in getattr(choice.convention, "told_by", {}).items():
+    for feature, parameter in getattr(choice.convention, "named_by", {}).items():
         if parameter not in choice.offer.parameters:
             yield feature, f"this version of {choice.offer.name} takes no {parameter}"
 
@@ -318,18 +320,18 @@ def _offered(name: str, choice: Choice) -> bool:
     return is_member or kind in how.modes(choice.offer)
 
 
-def terms(choice: Choice, said: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The per-token inputs that a native reducer takes beside the losses, or an adapter's call,
     with their readings where these are ``said``."""
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
-    said = said or {}
-    for name, reading in said.items():
+    written = written or {}
+    for name, reading in written.items():
         if name not in names:
             raise unknown("auxiliary term", name, names)
         if reading not in TERM_READINGS:
             raise unknown(f"reading of {name}", reading, TERM_READINGS)
-    return tuple(with_reading(name, said.get(name, "")) for name in names)
+    return tuple(with_reading(name, written.get(name, "")) for name in names)
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:

@@ -44,7 +44,7 @@ class _Fit:
 def possible_engines(subject: Subject) -> list[str]:
     """The claim's engine, and after it every other one, unless somebody has named it."""
     mine, how = subject.claim.engine, subject.convention
-    if subject.found.engine_said:
+    if subject.found.engine_declared:
         return [mine]
     others = (e.name for e in formulas() if e.guessed and e.name != mine)
     allowed = (n for n in others if how.why_not(subject.mode, n, subject.claimed) is None)

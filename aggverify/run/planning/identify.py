@@ -17,7 +17,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
-TELLING = (
+IDENTIFYING = (
     "2/1 3/111; 5/11 1/1011 7/11111",
     "1/11111 4/1; 3/111; 2/1111111 1/11",
     "3/111 2/1111111 1/11; 4/1",
@@ -32,7 +32,7 @@ added epsilon is not."""
 
 def distinguishing_cases() -> tuple[Case, ...]:
     """The telling steps on one rank."""
-    return tuple(_trivial(text) for text in TELLING)
+    return tuple(_trivial(text) for text in IDENTIFYING)
 
 
 def identify(

@@ -123,7 +123,7 @@ def _entry(check: Check, subject: Subject) -> PlannedCheck:
             return entry.becoming(State.REFUSED, f"{refused.what}: {refused.words!r}")
         if subject.without and _has_layouts(check.space(subject.claiming(without=frozenset()))):
             return entry.becoming(State.NOT_CLAIMED, DISCLAIMED)
-    if space is None and check.nothing_to_say is None:
+    if space is None and check.not_applicable is None:
         if check.space(subject.claiming(max_world=MAX_WORLD)) is not None:
             return entry.becoming(State.LEFT_OUT, _no_layout(subject.max_world))
         return entry.becoming(State.NOT_CLAIMED, None)
@@ -147,7 +147,7 @@ def _refused(check: Check, subject: Subject) -> Refused | None:
 
 def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
     if space is None:
-        return check.nothing_to_say
+        return check.not_applicable
     if subject.nonlinear and check.linear_only:
         return "has no meaning for a non-linear objective"
     if check.thorough and not subject.claim.budget.thorough:

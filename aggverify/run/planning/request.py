@@ -135,15 +135,15 @@ def is_own_code(text: str | None) -> bool:
     return text is not None and (":" in text or is_path(text))
 
 
-def _with(option: Option, given: Any, said: Any) -> Any:
+def _with(option: Option, given: Any, settings_values: Any) -> Any:
     """What the command line says, or the project; both together of an option that adds."""
-    if option.adds and given is not None and said is not None:
-        return (*texts(given), *texts(said))
-    return said if given is None else given
+    if option.adds and given is not None and settings_values is not None:
+        return (*texts(given), *texts(settings_values))
+    return settings_values if given is None else given
 
 
 def requested(
-    target: str, given: Mapping[str, Any], said: Mapping[str, Any], source: object = None
+    target: str, given: Mapping[str, Any], settings_values: Mapping[str, Any], source: object = None
 ) -> Request:
     """The request of a command line, by key, with the project's settings where it says nothing.
 
@@ -154,7 +154,7 @@ def requested(
     for option in OPTIONS:
         value = given.get(option.key)
         if not option.late:
-            value = _with(option, value, said.get(option.key))
+            value = _with(option, value, settings_values.get(option.key))
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
             values[option.field] = (
@@ -168,9 +168,12 @@ def requested(
         else:
             values.pop("convention")
     found = Request(
-        target, **values, settings=said, settings_source=None if source is None else str(source)
+        target,
+        **values,
+        settings=settings_values,
+        settings_source=None if source is None else str(source),
     )
-    _check_modes(found, texts(said.get("mode", ())))
+    _check_modes(found, texts(settings_values.get("mode", ())))
     return found
 
 
@@ -185,6 +188,6 @@ def _check_modes(request: Request, settings: Sequence[str]) -> None:
     if not (names := request.modes or settings):
         return
     known = by_shape() if request.called == "auto" else [convention(request.called)]
-    own = {said: mode for how in known for said, mode in own_names(how).items()}
+    own = {alias: mode for how in known for alias, mode in own_names(how).items()}
     for name in names:
         canonical(name, request.micro_batch_size or 1, own)

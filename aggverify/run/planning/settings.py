@@ -116,7 +116,7 @@ _LEADS = frozenset({"engine", *(key for key, option in KEYS.items() if option.is
 """What names code to run here, or a place to read or write."""
 
 
-def find(start: Path, *, trusted: bool = True, said: Collection[str] = ()) -> Settings:
+def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = ()) -> Settings:
     """The settings of the nearest pyproject.toml of the project that has the section, at or above
     ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
     project's that they name as an engine may be imported here; ``said``: what the person says, so
@@ -124,14 +124,14 @@ def find(start: Path, *, trusted: bool = True, said: Collection[str] = ()) -> Se
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.exists():  # what is no file is refused, not passed over
-            found = read(path, required=False, trusted=trusted, said=said)
+            found = read(path, required=False, trusted=trusted, named_options=named_options)
             if found.source is not None:
                 return found
     return Settings()
 
 
 def read(
-    path: Path, *, required: bool = True, trusted: bool = True, said: Collection[str] = ()
+    path: Path, *, required: bool = True, trusted: bool = True, named_options: Collection[str] = ()
 ) -> Settings:
     """The settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
@@ -152,7 +152,7 @@ def read(
         section = {
             k: v
             for k, v in section.items()
-            if k != PROBE_POINTS and not (k in said and k in _LEADS)
+            if k != PROBE_POINTS and not (k in named_options and k in _LEADS)
         }
         named = section.get("engine")
         if isinstance(named, str) and ":" in named:

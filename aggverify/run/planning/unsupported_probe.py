@@ -83,8 +83,8 @@ def _declined(
     sizes = {case: dimension.size(case) for case in known}
     for beyond in range(1, max(sizes.values(), default=1)):
         cases = {case for case, size in sizes.items() if size > beyond}
-        said = [refusal(known[case], dimension.concerned(case)) for case in cases]
-        if all(said) and len({case.step for case in cases}) >= _EVIDENCE:
+        refusals = [refusal(known[case], dimension.concerned(case)) for case in cases]
+        if all(refusals) and len({case.step for case in cases}) >= _EVIDENCE:
             first = min(cases, key=lambda case: case.size)
             words = refusal(known[first], dimension.concerned(first)) or ""
             return Refused(dimension.feature, words, beyond), cases

@@ -31,13 +31,13 @@ def same_cause(known: Finding, other: Finding) -> bool:
     """Whether the other may be nothing but the known one again, on a case that was not made small:
     the same thing said, of the losses where the known one's layout has a part in it, of a term
     anywhere."""
-    if _said(known) != _said(other):
+    if _key(known) != _key(other):
         return False
     mine = dimensions(known.case.layout)
     return not mine or known.term is not None or bool(mine & dimensions(other.case.layout))
 
 
-def _said(found: Finding) -> tuple[object, ...]:
+def _key(found: Finding) -> tuple[object, ...]:
     what = found.traits.symptom or found.code
     finite = found.token is None or _is_finite(found, found.token)
     return what, found.traits.effect, found.term, raised_at(found), finite

@@ -14,7 +14,7 @@ from aggverify import model
 from aggverify.checks import Finding
 from aggverify.checks.determinism import FLAKY
 from aggverify.codes.state import Incomplete, State
-from aggverify.conventions.lazy_fields import NOT_KNOWN, NotTold
+from aggverify.conventions.lazy_fields import NOT_KNOWN, FieldNotAvailable
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.executor import Executor
@@ -255,7 +255,7 @@ def _state(
         return State.REFUSED, None
     if not run.judged:
         errors = [failure.error for failure in run.failures]
-        if errors and all(e is not None and e.breach == NotTold.name for e in errors):
+        if errors and all(e is not None and e.breach == FieldNotAvailable.name for e in errors):
             return State.LEFT_OUT, f"it asks for {NOT_KNOWN}"
         why = run.failures[-1].message if run.failures else "none was finite"
         return State.NOT_JUDGED, f"no case came to a result: {why}"

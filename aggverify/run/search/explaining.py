@@ -85,7 +85,7 @@ def explain(
     if finding.not_finite:
         return _not_finite(subject, finding, executor, own)
     if finding.code == clipping.CODE and len(finding.signs) > 1:
-        finding = _told_apart(subject, finding, executor, own)
+        finding = _with_one_sign(subject, finding, executor, own)
     if finding.code == SELECTION:  # by a statistic of the values, or among them
         return recognised(subject, finding, *_at_hand(subject, finding.case, executor))
     if how is Diagnosed.SYMPTOM or finding.term is not None:
@@ -129,7 +129,7 @@ def _weights(
     finding: Finding,
     executor: Executor,
     own: Sequence[Case],
-    alike: Sequence[Case],
+    same_layout: Sequence[Case],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     fitting = _stored(subject)
@@ -150,7 +150,7 @@ def _weights(
         diagnosis = diagnose(judged, finding, _tiers(finding, found, mine))
         if diagnosis is None or diagnosis.form is None:
             return diagnosis
-        tried = _foretold_wrong(judged, diagnosis.form, (*alike, *others))
+        tried = _foretold_wrong(judged, diagnosis.form, (*same_layout, *others))
         new = [case for case in tried if _double(case) not in found][:_TRIED]
         seen = _observe(subject, executor, new)
         if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
@@ -216,7 +216,7 @@ def _of_one_step(subject: Subject) -> list[Case]:
     return [case for case in found if case in space]
 
 
-def _told_apart(
+def _with_one_sign(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Finding:
     """With one of its signs, by another case on which that one alone is seen."""
@@ -241,8 +241,8 @@ def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
     the case, or of larger ones, on which more is changed."""
     found: list[str] = []
     cp_size = case.layout.cp_size
-    alike = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
-    for each in (case, *alike[-2:]):
+    same_layout = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
+    for each in (case, *same_layout[-2:]):
         tried = list(probes(_double(each)))
         seen = _observe(subject, executor, [each, *(probe.case for probe in tried)])
         before = seen.get(_double(each))
@@ -363,8 +363,11 @@ def _behind_the_mask(
     if plain is not None:
         return plain
     # Where nothing else is in the sum, what is added and subtracted again leaves no trace.
-    beside = parse_step("1/100")
-    clean = [_double(finding.case), Case(beside, Layout.trivial(1), plain_losses(beside))]
+    unmasked_once = parse_step("1/100")
+    clean = [
+        _double(finding.case),
+        Case(unmasked_once, Layout.trivial(1), plain_losses(unmasked_once)),
+    ]
     wanted = [case for plain in clean for case in (plain, *(poisoned(plain, p) for p in Poison))]
     ran = iter([_observed(subject, execution) for execution in executor.run(subject, wanted)])
     runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]

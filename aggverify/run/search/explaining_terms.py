@@ -44,8 +44,8 @@ def explain_term(
     reading = subject.term_readings.get(finding.term)
     seen = list(_observations(ran, float(unit[0]), reading))
     kind = finding.case.layout.cp_kind
-    alike = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
-    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, alike)
+    same_kind = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
+    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, same_kind)
 
 
 def _observations(

@@ -41,7 +41,9 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
     space = run.space
     yield finding.case
     yield from islice((case for case in smaller(finding.case) if case in space), NEAR)
-    yield from islice((told.case for told in run.told if same_failure(finding, told)), FAILING)
+    yield from islice(
+        (judged.case for judged in run.reported if same_failure(finding, judged)), FAILING
+    )
     yield from drawn(run.check.draws(space), FAR, run.subject.claim.seed)
     yield from islice((case for case in run.stored_cases() if case in space), FAR)
 
@@ -55,8 +57,10 @@ def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectru
     found = []
     for each in variants:
         mine = [next(rest) for _ in each]
-        told = run.check.judge(run.subject, mine)
-        if (told is None or same_failure(finding, told)) and all(e.failure is None for e in mine):
+        judged = run.check.judge(run.subject, mine)
+        if (judged is None or same_failure(finding, judged)) and all(
+            e.failure is None for e in mine
+        ):
             last = mine[-1]
-            found.append(Spectrum(told is not None, last.lines, last.outcomes))
+            found.append(Spectrum(judged is not None, last.lines, last.outcomes))
     return found

@@ -79,7 +79,7 @@ class CheckRun:
     """Of these executions, what became of those without a result."""
     known: list[Finding] = field(default_factory=list)
     """What has been found on a smallest case, and is not found again."""
-    told: list[Finding] = field(default_factory=list)
+    reported: list[Finding] = field(default_factory=list)
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
     loops: int = 0
     """How many cases that were tried as smaller ones did not come to an end."""
@@ -94,8 +94,8 @@ class CheckRun:
 
     def clock(self) -> float:
         """Seconds for budgets: of the wall where a person has said how many there are."""
-        said = self.subject.claim.budget.max_time is not None
-        return self.executor.clock() if said else self.executor.budget_clock()
+        time_given = self.subject.claim.budget.max_time is not None
+        return self.executor.clock() if time_given else self.executor.budget_clock()
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding on the smallest case that shows it, or None when every case passes.
@@ -170,8 +170,8 @@ class CheckRun:
             if not drawn:
                 return None
             self.space = rest
-        told = (f for f in self.told if f.case in self.space and not self._is_known(f))
-        self.found = next(told, None) or self.stored_failure()
+        reported = (f for f in self.reported if f.case in self.space and not self._is_known(f))
+        self.found = next(reported, None) or self.stored_failure()
         if self.found is None and drawn:
             self.phase = Phase.SEARCH
             self.found = search(
@@ -228,8 +228,8 @@ class CheckRun:
         """Of a check that steers, cases that together take every branch of the reducer's code that
         any of them took, the rarest first; then some around its constants, which branch unseen."""
         taken = [*dict.fromkeys(self._examples.values())][::-1]
-        beside = filter(None, around(self.space, self.subject.found.constants))
-        for case in dict.fromkeys(chain(taken, beside)):
+        neighbours = filter(None, around(self.space, self.subject.found.constants))
+        for case in dict.fromkeys(chain(taken, neighbours)):
             # Huge and scaled losses are beyond the range of float16.
             if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
                 yield case
@@ -296,7 +296,7 @@ class CheckRun:
         if finding is None:
             self.statistics.add(self.subject, mine, scalars=self.check.judges_scalar)
             return None
-        self.told.append(finding)
+        self.reported.append(finding)
         return None if self._is_known(finding) else finding
 
     def _has_results(self, mine: Sequence[Execution]) -> bool:

@@ -48,7 +48,7 @@ class Evidence:
 
 
 def triage_finding(
-    run: CheckRun, finding: Finding, found: Evidence, told: Callable[[Finding], None]
+    run: CheckRun, finding: Finding, found: Evidence, on_confirmed: Callable[[Finding], None]
 ) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
     ``told``: called as soon as it is confirmed, before it is explained.
@@ -86,7 +86,7 @@ def triage_finding(
             found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
     if found.confirmed:
-        told(finding)
+        on_confirmed(finding)
     past = needs_a_past(run, finding)
     found.diagnosis = (
         recognised(run.subject, finding, Symptom.STATE_KEPT) if past else explained(run, finding)
@@ -178,8 +178,11 @@ def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
     """What the candidate computes instead, from observations made for that purpose."""
-    telling = run.check.telling
-    own = [*run.stored_cases(), *(telling(run.subject) if telling is not None else ())]
+    distinguishing_cases = run.check.distinguishing_cases
+    own = [
+        *run.stored_cases(),
+        *(distinguishing_cases(run.subject) if distinguishing_cases is not None else ()),
+    ]
     # On a few small cases many a formula gives what another one is.
     space = run.check.draws(run.space)
     if run.check.stored is not None:
