@@ -2,7 +2,7 @@
 
 ``import aggverify`` imports nothing else: every name but the probes, which a training loop calls,
 comes with its module on first use.
-``__init__.pyi`` tells type checkers what each is.
+``__init__.pyi`` declares their types.
 """
 
 from __future__ import annotations

@@ -46,15 +46,15 @@ def parsed(source: str | bytes) -> ast.Module:
     """Python source as a tree; raises SyntaxError, also for what nests too deeply to be parsed."""
     try:
         return ast.parse(source)
-    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+    except (MemoryError, RecursionError):  # CPython's parser raises MemoryError for a full stack
         raise SyntaxError("an expression nests too deeply to be parsed") from None
     except ValueError as error:  # null bytes
         raise SyntaxError(str(error)) from None
 
 
 def resolved(path: Path) -> Path:
-    """Where it leads to; the root of all files where that cannot be said, as of links in a circle
-    or what is no name of a file."""
+    """Where it leads to; the root of all files where that cannot be resolved, as of links in a
+    circle or what is no name of a file."""
     try:
         return Path(os.path.realpath(path, strict=True))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -93,8 +93,8 @@ def write_inside(directory: Path, name: str, text: str, mode: int | None = None)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.parent.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"{path.parent} leads out of {directory}, to {path.parent.resolve()}")
-    # Written beside it and renamed: a link of that name is replaced instead of followed, and
-    # nobody ever reads half a file.
+    # Written to a temporary file and renamed: a link of that name is replaced instead of followed,
+    # and no reader ever sees half a file.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ def write_inside(directory: Path, name: str, text: str, mode: int | None = None)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # a write to a full disk does not say where
+        if isinstance(error, OSError):  # a write to a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 

@@ -32,7 +32,7 @@ def probe(
     ``losses``: (samples, tokens), or 1-D with ``lengths`` of the samples. ``mask``: of the same
     shape. Ids: one a sample or a token; a ``sample_id`` below 0 is a dummy. ``positions``: of each
     token in its sample, where samples are sharded. ``count``: the token count that is returned
-    beside the loss. ``name``: of a further term, ``"kl"``. ``step``: the optimizer step, where no
+    next to the loss. ``name``: of a further term, ``"kl"``. ``step``: the optimizer step, where no
     torch optimizer makes it.
     """
     if not _FOLDER:

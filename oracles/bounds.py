@@ -100,7 +100,7 @@ def may_overflow(magnitude: Fraction, roundings: int, precision: Precision) -> b
 def smallest_caught(bound: Fraction) -> Fraction | float:
     """A true relative error above ``2B / (1 - B)`` is found whatever the roundings did.
 
-    ``bound`` is relative. Infinity when it is 1 or more: such a bound says nothing ("vacuous").
+    ``bound`` is relative. Infinity when it is 1 or more: such a bound is vacuous.
     """
     return 2 * bound / (1 - bound) if bound < 1 else math.inf
 

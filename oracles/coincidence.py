@@ -1,4 +1,4 @@
-"""On which steps do modes have the same weights? Inputs there cannot tell them apart."""
+"""On which steps do modes have the same weights? Inputs there cannot distinguish them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def distinguishes(
 ) -> bool:
     """Whether all these modes have pairwise different weights on the step.
 
-    Raises OracleError when the same mode is named twice: no step could tell it from itself.
+    Raises OracleError when the same mode is named twice: no step could distinguish it from itself.
     """
     names = list(modes)
     repeated = {n if isinstance(n, str) else n.name for n in names if names.count(n) > 1}

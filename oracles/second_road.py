@@ -3,7 +3,7 @@
 Nothing but the step and the policy is shared with the exact rationals. The formula is evaluated
 with more and more digits until its error bound no longer reaches a boundary between two results
 (Ziv's strategy). When it still does at a precision beyond which two different results would be
-told apart, the value lies on the boundary itself, and is rounded from there.
+distinguished, the value lies on the boundary itself, and is rounded from there.
 """
 
 from __future__ import annotations

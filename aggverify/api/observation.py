@@ -23,7 +23,7 @@ class Observation:
     """One executed case. Weights are flat, one per response token in the step's order.
 
     ``weights``: the gradient of the update by each token's loss, the engine included; None where
-    the ranks came to no result, and ``fault`` says what they did instead. ``expected``: the mode's
+    the ranks came to no result, and ``fault`` has what they did instead. ``expected``: the mode's
     exact weights, None without a mode. ``value``: the reported step scalar, exact in the ranks'
     local losses. ``worst``: flat index of the token furthest beyond its proven bound, None where
     all are within. ``counts``: token counts, per rank and micro-batch, flat. ``traces``: of each
@@ -71,7 +71,7 @@ class Observation:
         yield from self._facts()
 
     def _facts(self) -> Iterator[str]:
-        """What there is to say beside the weights."""
+        """What was observed apart from the weights."""
         if self.weights is None:
             yield "no result: " + (self.fault.message if self.fault else "")
         if self.value is not None:
@@ -120,7 +120,7 @@ def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]
 
 
 def observation(subject: Subject, execution: Execution) -> Observation:
-    """What came of a case, beside what the subject's mode expects."""
+    """The outcome of a case, with what the subject's mode expects."""
     case, weights = execution.case, execution.weights
     expected = subject.expected(case.step)
     mismatch = None

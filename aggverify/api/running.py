@@ -41,7 +41,7 @@ _ONE_AT_A_TIME = threading.RLock()
 def ranks(
     pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
 ) -> Iterator[Pool]:
-    """The given pool, or one of its own that ends with the block, or when its time is over; other
+    """The given pool, or a new one that ends with the block, or when its time is over; other
     threads wait."""
     inside = None
     if wanted is not None and wanted.sandbox:

@@ -25,7 +25,7 @@ _LARGE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One step's weights in the update beside the mode's."""
+    """One step's weights in the update, with the mode's."""
 
     step: RecordedStep
     observed: Array
@@ -62,7 +62,7 @@ def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> D
     """What all steps' weights are instead, as far as any formula gives them."""
     small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
     seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
-    own = replace(finding, observed=None)  # what is unknown in it has no weight of its own
+    own = replace(finding, observed=None)  # what is unknown in it has no observed weight
     tiers = [list(map(_spread_out, seen)), seen]
     return diagnose(subject.knowing(trust_formula=True), own, tiers) if seen else None
 

@@ -43,7 +43,7 @@ _SIMPLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class JudgedFinding:
-    """A finding with what is known of it, where weights do not tell it."""
+    """A finding with what is known of it, where weights do not show it."""
 
     finding: Finding
     diagnosis: Diagnosis | None = None
@@ -250,7 +250,7 @@ def _finding_of(
     root: str,
     token: int | None = None,
 ) -> JudgedFinding:
-    """A finding that says everything by itself; on the first of these samples."""
+    """A finding that needs no diagnosis; on the first of these samples."""
     step = one.step
     if samples and token is None:
         token = step.case.step.offsets[samples[0]]

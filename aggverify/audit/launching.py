@@ -1,4 +1,5 @@
-"""The job with a recorder in its ranks: a command, run with an environment that says so."""
+"""The job with a recorder in its ranks: a command, run with an environment that names its
+folder."""
 
 from __future__ import annotations
 

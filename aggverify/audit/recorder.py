@@ -301,7 +301,7 @@ def _ids(values: Any) -> Array:
 
 @cache
 def _place() -> dict[str, int]:
-    """Where this process stands, of which launch says so."""
+    """The rank of this process, and of which launch it is."""
     if dist.is_available() and dist.is_initialized():
         found = {"rank": dist.get_rank(), "world": dist.get_world_size()}
     else:
@@ -347,7 +347,7 @@ def _watch_scaler(mine: Recorder) -> None:
 
 
 def _watch_deepspeed(mine: Recorder) -> None:
-    """The same of DeepSpeed's own fp16, which has scalers of its own."""
+    """The same of DeepSpeed's own fp16, which has its own scalers."""
     module = sys.modules.get("deepspeed.runtime.fp16.loss_scaler")
     if module is None:
         return

@@ -30,7 +30,7 @@ _DTYPES = ("float64", "float32", "uint8", "int64")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one backward pass left of one probe, or what a rank has to say."""
+    """What one backward pass left of one probe, or what else a rank reports."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, Array] = field(default_factory=dict)

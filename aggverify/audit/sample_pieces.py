@@ -28,7 +28,7 @@ class Piece:
     mask: Array
     known: Array
     positions: Array | None
-    """In the sample; None where nobody says."""
+    """In the sample; None where nothing declares them."""
     dummy: bool
     used: bool
     """Whether anything went backward through it."""
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """What records say of the samples' bounds and ids."""
+    """The samples' bounds and ids, as records have them."""
 
     samples: bool = True
     """Whether it is known where each sample begins."""

@@ -17,7 +17,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Called with a step's number, says whether it is recorded; after ``most`` steps none is."""
+    """Called with a step's number, returns whether it is recorded; after ``most`` steps none is."""
 
     first: int = 0
     every: int = 0

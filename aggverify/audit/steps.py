@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 
 @dataclass(frozen=True, slots=True)
 class ParallelDims:
-    """How the world is divided; what Megatron does not say, a person does."""
+    """How the world is divided; what Megatron does not declare, a person does."""
 
     world: int
     cp_size: int = 1
@@ -70,7 +70,7 @@ class RecordedStep:
     samples: tuple[MergedSample, ...]
     """In the case's order, dummies included."""
     counts: float | None
-    """The token counts that travelled beside the losses, of all ranks."""
+    """The token counts that travelled with the losses, of all ranks."""
     parts: int
     """How many ranks recorded anything of it."""
     terms: Mapping[str, Array] = field(default_factory=dict)

@@ -47,7 +47,7 @@ _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What a person says of the run."""
+    """What a person declares of the run."""
 
     target: str
     """The command, or the folder of its records."""
@@ -60,7 +60,8 @@ class AuditRequest:
 
 
 def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
-    """Every property of the run; raises InputError for a mode that these records cannot tell."""
+    """Every property of the run; raises InputError for a mode that these records cannot
+    distinguish."""
     subject, identified = _subject(run, asked)
     steps = judging.weighed(subject, run) if subject.mode else []
     outcomes = [
@@ -92,7 +93,7 @@ def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
 
 def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Document:
     """The verdict document; what a finding is seen again with is the audit of the same records,
-    with these options beside mode and engine."""
+    with these options in addition to mode and engine."""
     with registered(*PROPERTIES):
         made = document([verdict])
     claim = verdict.subject.claim

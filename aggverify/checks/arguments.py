@@ -97,7 +97,7 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 
 SWITCHES = ("token_mean", "sample_mean", "prompt_mean", "constant")
-"""Modes that conventions tell their candidates by name."""
+"""Modes that conventions pass to their candidates by name."""
 
 SWITCH = Check(
     name=SWITCHED,

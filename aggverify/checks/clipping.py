@@ -56,7 +56,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
     space = _space(subject)
     assert space is not None
     cases = [replace(case, dtype="float64") for case in hard(subject, space)]
-    # Several micro-batches first: what is clipped after each is told by them.
+    # Several micro-batches first: they show what is clipped after each.
     cases.sort(key=lambda case: (case.layout.num_microbatches == 1, case.size))
     yield from dict.fromkeys(cases[:_CASES])
 

@@ -1,4 +1,5 @@
-"""What ranks must do alike: issue the same collectives, and report copies of a loss alike."""
+"""What must be the same on all ranks: the collectives they issue, and the copies of a loss that
+they report."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"
 CODE = "AGV405"
 _KINDS = ("blocked", "diverged", "disagree")
-"""Of failures: what ranks do that do not act alike."""
+"""Of failures: what ranks do that do not act in the same way."""
 
 
 def space(subject: Subject) -> Space | None:

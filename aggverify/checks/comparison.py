@@ -131,7 +131,7 @@ MOST_LOST = Fraction(1, 8)
 
 def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
     """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose: the bound
-    of a long one says nothing."""
+    of a long one is vacuous."""
     kept = [x for x in case.losses if x]
     one_sign = all(x > 0 for x in kept) or all(x < 0 for x in kept)
     return case.dtype in LOW and one_sign and abs(value - exact) > MOST_LOST * abs(exact)

@@ -54,7 +54,7 @@ def space(subject: Subject) -> Space:
 
 
 def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Weights only: at this length the scalar's own bound says little."""
+    """Weights only: at this length the scalar's own bound is too wide."""
     failed = failure_finding(name, subject, executions[0])
     case, weights = executions[0].case, executions[0].weights
     if failed is not None or weights is None:
@@ -174,7 +174,7 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
 
 
 def _distinguishing_cases(subject: Subject) -> tuple[Case, ...]:
-    """Which lengths are counted rightly tells one 16-bit format from the other."""
+    """The lengths that are counted rightly distinguish one 16-bit format from the other."""
     if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
     steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]

@@ -75,7 +75,7 @@ def _regrouped(case: Case) -> tuple[Case, ...]:
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
-    """Steps that share much with this one, so that no key but the right one tells them apart:
+    """Steps that share much with this one, so that no key but the right one distinguishes them:
     other lengths, masks (with the same counts, too), groups, another number of samples where one
     rank has them all. First and last differ in all counts: they are what a reducer with a single
     memory holds."""
@@ -181,8 +181,8 @@ _COUNTS: tuple[Callable[[Step], int], ...] = (
 def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
     """Whether a count covers earlier steps too: all weights are those of this step times its count
     over that of this and the last so many together, or over the mean of this and the last. In
-    ``new`` ranks the steps before are all there were; what a count of the first or last alone
-    gives is told apart."""
+    ``new`` ranks the steps before are all there were; what a count of the first or last alone gives
+    is distinguished."""
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
     counts = [[count(step) for step in steps] for count in _COUNTS]
     by_last = {Fraction(c[0], c[1]) for c in counts if c[1]} | {Fraction(1)}
@@ -211,7 +211,8 @@ _ROUNDED = 2.0**-20
 
 
 def _difference(one: Execution, two: Execution) -> str | None:
-    """The first bit that differs; None also when either did not finish, which others tell."""
+    """The first bit that differs; None also when either did not finish, which other checks
+    report."""
     if one.weights is None or two.weights is None:
         return None
     same = (one.weights == two.weights) | (np.isnan(one.weights) & np.isnan(two.weights))

@@ -69,7 +69,7 @@ def judge_formula(
 def judge_spread(
     check: str, code: str, subject: Subject, executions: Sequence[Execution]
 ) -> Finding | None:
-    """As laid out, with any control before it; where that is wrong, another check says so."""
+    """As laid out, with any control before it; where that is wrong, another check reports it."""
     *control, spread = executions
     if not all(map(is_finite, control)):
         return None

@@ -1,4 +1,4 @@
-"""Ranks that are launched, each an interpreter of its own, give what forks of one give."""
+"""Ranks that are launched, each with its own interpreter, give what forks of one give."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def judge(
     check: str, subject: Subject, case: Case, executions: Sequence[Execution]
 ) -> Finding | None:
     """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
-    change with the losses say something of the layout itself, and those that are alike everywhere
+    change with the losses describe the layout itself, and those that are the same everywhere
     are of the whole step: both may be what they are. ``case``: whose variants these are; it is what
     finds them again."""
     own = merged_logs.applies(subject)
@@ -68,7 +68,7 @@ def _signs(
     subject: Subject, ran: Execution, key: str, numbers: Numbers, was: MergedKey
 ) -> tuple[str, ...]:
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
-    over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
+    over, they are what one rank logs. A sum with its count is no mean; that count may be of whole
     samples on each of their ranks."""
     pairs = [n for each in numbers for n in each if len(n) > 1]
     if pairs and ran.case.layout.cp_size > 1:
@@ -100,7 +100,7 @@ def _signs(
 
 
 def numbers_of(ran: Execution) -> Mapping[str, Numbers]:
-    """Keys with their numbers; none where logs have faults or differ, which is told first."""
+    """Keys with their numbers; none where logs have faults or differ, which is reported first."""
     read = [[dict(log) for log in logs if isinstance(log, tuple)] for logs in ran.logs]
     first = next((log for logs in read for log in logs), {})
     if any(log.keys() != first.keys() for logs in read for log in logs):

@@ -88,8 +88,8 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """First whether the logs can be merged, then what they say of the objective, then whether every
-    key is the same in every layout."""
+    """First whether the logs can be merged, then how they differ from the objective, then whether
+    every key is the same in every layout."""
     ran, *for_keys = executions
     found = _of_the_objective(subject, ran, for_keys)
     # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
@@ -100,7 +100,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _of_the_objective(
     subject: Subject, ran: Execution, others: Sequence[Execution]
 ) -> Finding | None:
-    """``others``: the same reducer's on other cases, by which it is told what is logged instead."""
+    """``others``: the same reducer's on other cases, which show what is logged instead."""
     if not ran.logs:
         return None
     own = merged_logs.applies(subject)
@@ -181,7 +181,7 @@ def _size(layout: Layout, name: str) -> Fraction:
 
 def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
     """Whether it is the mode's scalar: then the log is right and the update is wrong, which the
-    checks of weights say."""
+    checks of weights report."""
     right = subject.expected(ran.case.step)
     return right is not None and _objective(subject, ran.case, right, "float32").is_met(value)
 
@@ -242,7 +242,7 @@ def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> s
     found = logged_keys.merged(subject, ran, key, grown)
     if found is None or not wanted.is_met(found.value):
         return ""
-    # Where every micro-batch says its own share, times a number, nothing has grown.
+    # Where every micro-batch logs its own share, times a number, nothing has grown.
     total, all_logged = sum(own.values()), sum(each[0] for each in logged.values())
     apart = max(abs(logged[cell][0] * total - own[cell] * all_logged) for cell in own)
     return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_logged) + abs(total)) else ""

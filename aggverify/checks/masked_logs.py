@@ -47,7 +47,7 @@ def _picked(case: Case) -> int:
 
 
 def _judge_logged(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Where the update itself is changed, other checks say so."""
+    """Where the update itself is changed, other checks report it."""
     clean, again, *dirty = executions
     if not is_finite(clean):
         return None

@@ -102,7 +102,7 @@ def _value(
     expected: Sequence[Fraction],
     near: Fraction,
 ) -> Finding | None:
-    """``alone.value`` None says that it is another check's to find."""
+    """Where ``alone.value`` is None another check finds it."""
     if alone.value is None:
         return None
     if spread.value is None:

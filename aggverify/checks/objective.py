@@ -50,7 +50,7 @@ def judge_objective(name: str, subject: Subject, ran: Execution) -> Finding | No
         return replace(found, token=token, error=error, bound=bounds[token])
     value, bound = seen.value()
     if ran.value is None or abs(ran.value - value) <= bound:
-        return None  # one that is not finite is another's to tell
+        return None  # another check reports one that is not finite
     message = f"the loss is {float(ran.value)!r}, {objective.name} is {float(value)!r}"
     error = abs(ran.value - value)
     return replace(found, code=VALUE, message=message, error=error, bound=bound)

@@ -28,7 +28,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The oracle's weights, or those of the same samples in ascending order."""
     *control, mixed = executions
     if not all(map(is_finite, control)):
-        return None  # wrong in any order: another check's to say
+        return None  # wrong in any order: another check reports it
     followed = [_followed(e, mixed.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*followed, mixed])
     if found is None or found.reference == ORACLE:

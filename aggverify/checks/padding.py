@@ -39,7 +39,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The oracle's weights, or those of the same step without padding."""
     *control, wide = executions
     if not all(map(is_finite, control)):
-        return None  # wrong without padding: another check's to say
+        return None  # wrong without padding: another check reports it
     widened = [_widened(e, wide.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*widened, wide])
     if found is None or found.reference == ORACLE:

@@ -55,7 +55,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:
-    """A step that only one path gets done; where both fail alike they agree."""
+    """A step that only one path gets done; where both fail in the same way they agree."""
     assert subject.against is not None
     if new.weights is not None:
         message = f"only {subject.target} gets this step done; {subject.against.target}: "

@@ -40,7 +40,7 @@ def space(subject: Subject) -> Space:
 
 
 def claimed_space(subject: Subject) -> Space | None:
-    """The same, unless nobody ever passes NaN or infinity."""
+    """The same, unless it is claimed that NaN and infinity never occur."""
     return space(subject) if "poison" in subject.features else None
 
 

@@ -9,7 +9,7 @@ from aggverify.execution.executed import Execution
 from aggverify.world import Raised
 
 DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeError")
-"""Built-in types people raise to say no, beside their own; an IndexError is an accident."""
+"""Built-in types people raise to refuse, in addition to their own; an IndexError is an accident."""
 _ASSERT = re.compile(r"assert\b\s*")
 _SHAPES = re.compile(
     r"\bshapes?\b|\bnumel\b|\blen\(|\.size\(|torch\.Size|\bbroadcast|\bmismatch|"

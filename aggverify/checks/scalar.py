@@ -64,7 +64,7 @@ def _few(case: Case) -> tuple[Case, ...]:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The reported scalar against ``sum w*l``, dense losses first: w is the oracle's, or, where
-    another check tells that the weights differ from it, the observed one."""
+    another check reports that the weights differ from it, the observed one."""
     for execution in executions:
         found = _judged(subject, execution)
         if found is not None:
@@ -79,7 +79,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _judged(subject: Subject, execution: Execution) -> Finding | None:
     case, weights = execution.case, execution.weights
     if weights is None or not is_finite(execution):
-        return None  # another check's to say
+        return None  # another check reports it
     if execution.value is None:
         message = "the weights are finite, the reported loss is not"
         return Finding(NOT_FINITE, NAME, message, case, subject.mode)
@@ -120,7 +120,7 @@ def _stalled(subject: Subject, execution: Execution) -> Finding | None:
 
 def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
     """Whether it is the mode's scalar: then the loss is right and the update is wrong, which the
-    checks of weights say."""
+    checks of weights report."""
     right = subject.expected(case.step)
     return right is not None and scalar_mismatch(subject, case, value, right) is None
 

@@ -26,7 +26,7 @@ _DRAWN_MICRO_BATCHES = 8
 MOST_TOKENS_NONLINEAR = 130
 """Of a response, where no weights are known and two runs are compared in every respect."""
 _SHORT = (1, 2, 3, 4, 5) * 6
-"""Most responses of a drawn step, so that a long one is seen beside them."""
+"""Most responses of a drawn step, so that a long one is seen next to them."""
 
 
 def space(subject: Subject) -> Space:

@@ -120,8 +120,8 @@ def with_branches(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int | None = None
 ) -> Iterator[Case]:
     """The stored cases that every check begins with, so many of them, then steps around what the
-    subject's code names, and of other shapes that code branches on: a path of its own may have a
-    mistake of its own."""
+    subject's code names, and of other shapes that code branches on: each path may have its own
+    mistake."""
     own = space(subject)
     if own is None:
         return

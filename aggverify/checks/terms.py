@@ -69,7 +69,7 @@ def variants(case: Case) -> tuple[RunSpec, ...]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """No oracle of the claim's: a term has a coefficient, and may have a mode, of its own."""
+    """No oracle of the claim's: a term has its own coefficient, and may have its own mode."""
     alone, laid_out, reference = executions
     picked = variants(laid_out.case)[0].term
     assert picked is not None
@@ -220,7 +220,8 @@ def _stored(subject: Subject) -> Iterator[Case]:
 
 
 def _signs(found: Finding) -> Iterator[str]:
-    """What is divided by another count changes alike in all of a sample that one rank has."""
+    """What is divided by another count changes by the same factor in all of a sample that one rank
+    has."""
     pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
     if any(w == 0 != e for w, e in pairs):
         yield LEFT_OUT

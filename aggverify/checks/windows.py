@@ -40,7 +40,7 @@ def space(subject: Subject) -> Space | None:
 
 def full_window(case: Case) -> Case:
     """A step of one micro-batch more on every rank, with twice the samples of the first, so that no
-    other count grows as their number does; every sample a prompt group of its own."""
+    other count grows as their number does; every sample is its own prompt group."""
     samples: list[Sample] = []
     ranks = []
     for rank in case.layout.micro_batches:
@@ -59,7 +59,7 @@ def full_window(case: Case) -> Case:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """To the last bit what the window has in ranks that have seen no other; whether that is right,
-    and whether the window before comes to a result by itself, is for other checks to say."""
+    and whether the window before comes to a result by itself, is for other checks to report."""
     alone, full, after = executions
     if not is_finite(alone) or full.failure is not None:
         return None

@@ -126,7 +126,7 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
 
 
 def _store(run: RecordedRun, number: int, asked: AuditRequest, mine: Mapping[str, Any]) -> int:
-    """Write a step as a case, and say how it is replayed."""
+    """Write a step as a case, and print how it is replayed."""
     from aggverify.audit.case_export import stored
     from aggverify.run.outcome import store
 

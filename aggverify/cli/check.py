@@ -91,7 +91,7 @@ def _hosts(run: CommandRun, request: Request) -> Cluster | None:
 def _replay_into(
     path: Path, request: Request, others: Others, deadline: Deadline, hosts: Cluster | None
 ) -> int:
-    """Run others' cases only, and add what becomes of them to a document of this version."""
+    """Run others' cases only, and add their outcomes to a document of this version."""
     from aggverify.files import put
     from aggverify.model import load, render
     from aggverify.report.document import with_replays
@@ -106,7 +106,7 @@ def _replay_into(
 
 
 def _others(mine: Mapping[str, Any], project: Settings) -> Others:
-    """What is said to be known; raises InputError for a file that says nothing of the kind."""
+    """What is declared known; raises InputError for a file that declares nothing of the kind."""
     from aggverify.errors import InputError
     from aggverify.model import load
     from aggverify.report.document import known_findings

@@ -24,7 +24,7 @@ _BROUGHT = {"engine": "engines", "convention": "conventions", "report": "reports
 def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Raises InputError for a name that is none, with the nearest one; ``given``: options by key.
 
-    A mode that the schema does not know is looked up later, where its error can say more.
+    A mode that the schema does not know is looked up later, where its error can be more precise.
     """
     known = properties()
     for key in ("profile", "engine", "convention", "claim", "without", "report", "step"):

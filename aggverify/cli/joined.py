@@ -1,5 +1,5 @@
-"""What becomes of a command that torchrun or srun has started several times: one is the driver,
-which prints and writes, all others are hosts of its ranks."""
+"""A command that torchrun or srun has started several times: one process is the driver, which
+prints and writes, all others are hosts of its ranks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
 
     def checked() -> object:
-        # Said here, when all are there: a launcher ends the first one when another has failed.
+        # Reported here, when all are there: a launcher ends the first one when another has failed.
         if why := refused(sys.argv[1:]):
             raise InputError(why)
         return command(CommandRun(began, hosts))
@@ -92,7 +92,7 @@ def replay_log(hosts: Cluster) -> ReplayLog | None:
 
 
 def _ends_in_order(hosts: Cluster) -> None:
-    """When the launcher ends this process, what is known by then is told, and why there is no
+    """When the launcher ends this process, what is known by then is reported, and why there is no
     more; where that is done already it is not disturbed."""
     from aggverify.world import PoolError
 

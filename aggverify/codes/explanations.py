@@ -1,4 +1,4 @@
-"""What each code means to people, as data: one TOML file a family of codes beside this module."""
+"""What each code means to people, as data: one TOML file a family of codes, next to this module."""
 
 from __future__ import annotations
 

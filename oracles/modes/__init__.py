@@ -1,6 +1,6 @@
 """Every aggregation mode: one file each, registered here.
 
-``MODES`` are the canonical ones, whose formula has no parameter beside the divisor. ``FAMILIES``
+``MODES`` are the canonical ones, whose formula has no parameter except the divisor. ``FAMILIES``
 make modes of one: ``mode("vl_norm")`` is the member with parameter 1, ``mode("vl_norm(0.75)")``
 another.
 """

@@ -39,7 +39,7 @@ class Mode:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Framework -> what a person writes there to get the mode; a name is taken for the mode."""
     remarks: Mapping[str, str] = field(default_factory=dict)
-    """Framework -> what else there is to say of it there."""
+    """Framework -> what else holds for it there."""
     caveats: Mapping[str, str] = field(default_factory=dict)
     """Name -> what it means elsewhere."""
     more_roundings: int = 0
