@@ -1,4 +1,4 @@
-"""What the file of an adapter says of itself: what it claims, and what was only guessed."""
+"""What the file of an adapter declares: what it claims, and what was only guessed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggverify.conventions.parameters import COUNTS, Role, role
 
 
 def claims(adapter: Adapter) -> dict[str, Any]:
-    """What the adapter's file says of itself, as plain data."""
+    """What the adapter's file declares, as plain data."""
     found: dict[str, Any] = {}
     if (mode := _mode(adapter)) is not None:
         found["mode"] = mode
@@ -24,7 +24,7 @@ def claims(adapter: Adapter) -> dict[str, Any]:
 
 
 def assumed(adapter: Adapter) -> dict[str, str]:
-    """What names alone, or calls alone, say: what a person has to confirm."""
+    """What is known from names alone, or calls alone: what a person has to confirm."""
     found = {}
     for p in adapter.given:
         what = role(p)

@@ -33,7 +33,7 @@ def takes(gradient_of: str, terms: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an adapter's file says of itself (``declaring.py`` reads it)."""
+    """What an adapter's file declares (``adapter_file.py`` reads it)."""
 
     name: str
     """The file as it was named, or the framework for those of our own."""
@@ -49,9 +49,10 @@ class Declared:
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The framework's engines, with their modes (none: all); the first of a mode is its default."""
     mode_values: Mapping[str, ModeValue] | None = None
-    """The modes that the function can be told, by what it calls them; None: it is told none."""
+    """The modes that the function takes as an argument, by what it calls them; None: it takes
+    none."""
     only: tuple[str, ...] = ()
-    """The modes that a function which is told none can have; none: all."""
+    """The modes that a function which takes none can have; none: all."""
     never: Mapping[str, str] = field(default_factory=dict)
     """Modes that can never be right through it, each with the reason."""
     always_wrong: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Declared:
     whole_groups: Mapping[str, str] = field(default_factory=dict)
     """Modes that are right only where every prompt group is whole, each with the reason."""
     terms: tuple[str, ...] = ()
-    """Per-token inputs beside the losses that ``call`` takes, each an additive term."""
+    """Per-token inputs next to the losses that ``call`` takes, each an additive term."""
     gradient_of: str = ""
     """What ``call`` takes in the place of losses, where these are log-probabilities: the weights
     are read off their gradient, with one advantage a sequence."""

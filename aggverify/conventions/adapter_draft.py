@@ -1,8 +1,8 @@
-"""What an adapter between a function of any signature and the native one has to say.
+"""What an adapter between a function of any signature and the native one has to declare.
 
-What a parameter stands for is read off its name (``parameters.py``); what its name does not say
-can be known otherwise: a person has said it, or a call has shown it. What is left is left to the
-person. ``adapter_claims.py`` has what the file then says of itself, ``adapter_text.py`` writes it.
+What a parameter stands for is read off its name (``parameters.py``); where its name is not enough,
+a person has declared it, or a call has shown it. What is left is left to the person.
+``adapter_claims.py`` has what the file then declares, ``adapter_text.py`` writes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIVIDED = (None, "constant")
 def adaptable(offer: Offer) -> int:
     """How well the parameters are understood: 0 for not at all, else higher is better."""
     adapter = Adapter(offer)
-    blocked = offer.why_not and not offer.owner  # how an object is built can be said
+    blocked = offer.why_not and not offer.owner  # a person can write how an object is built
     if blocked or not adapter.plain or not (adapter.has_losses or adapter.is_factory):
         return 0
     known = sum(role(p) is not None for p in adapter.given)
@@ -95,7 +95,7 @@ class Adapter:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Parameters whose names say nothing that one could pass."""
+        """Parameters whose names do not show what to pass."""
         return tuple(
             p
             for p in self.given
@@ -113,7 +113,7 @@ class Adapter:
 
     @property
     def mode(self) -> str | None:
-        """The parameter that says the mode, if its values are known."""
+        """The parameter that takes the mode, if its values are known."""
         given_text = self.known.arguments
         return next((p for p in self.given if self.values_of(p) and p not in given_text), None)
 

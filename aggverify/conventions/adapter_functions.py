@@ -1,4 +1,4 @@
-"""What an adapter's file has beside its declaration, imported: in ranks only."""
+"""What an adapter's file has in addition to its declaration, imported: in ranks only."""
 
 from __future__ import annotations
 

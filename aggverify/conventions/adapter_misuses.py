@@ -38,7 +38,7 @@ def spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
 
 def _owner(within: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     """The mapping, or the attributes of the object, that holds what the path names, and its name
-    there. Owners on the way are copied: nobody else's are changed."""
+    there. Owners on the way are copied: no others are changed."""
     *owners, last = path.split(".")
     for name in owners:
         inner = within[name] = copy.copy(within[name])

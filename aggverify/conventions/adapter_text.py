@@ -1,5 +1,5 @@
-"""An adapter as the text of a file, which fails in one line until the person has said what they
-alone can know."""
+"""An adapter as the text of a file, which fails in one line until the person has filled in what
+they alone can know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import COUNTS, Role, role
 
 _SHOWN = COUNTS | {Role.CLIP, Role.COEFFICIENT}
-"""Roles whose guess is said beside the argument."""
+"""Roles whose guess is written next to the argument."""
 _CONFIRM = "  # assumed, and printed by every check: delete what is right"
 ASSUMED = "assumed"
 _FOUND = "  # found by calling it: is it that?"
@@ -22,7 +22,7 @@ _FOUND = "  # found by calling it: is it that?"
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """Where an adapter imports the function from: a module by name, or a file beside it."""
+    """Where an adapter imports the function from: a module by name, or a file next to it."""
 
     module: str | None
     file: str | None = None
@@ -30,7 +30,7 @@ class ImportSource:
 
 
 def adapter_file(function: str) -> str:
-    """What the adapter of a function is called, beside its file."""
+    """The name of a function's adapter file, next to the function's file."""
     return f"aggverify_{function.replace('.', '_')}.py"
 
 

@@ -133,7 +133,7 @@ class AdapterValues:
         return value
 
     def names(self) -> Names:
-        """What a framework calls the arguments that say how losses are aggregated."""
+        """What a framework calls the arguments that choose how losses are aggregated."""
         given, known = self._data[VALIDATES], {f.name for f in fields(Names)}
         right = isinstance(given, dict) and given.keys() <= known
         self._check(VALIDATES, f"a table with keys of {', '.join(sorted(known))}", right)

@@ -1,4 +1,5 @@
-"""What a convention says: which functions it calls, with what, and what it can ever get right."""
+"""What a convention declares: which functions it calls, with what, and what it can ever get
+right."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ the oracles know."""
 LogRule = Literal["engine", "unmerged", "merge_logs"]
 """How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
 reduced as the loss is and a pair is a sum over a count; or not at all, as Tinker's client, which
-returns what a call has logged; or by a function of its own, which an adapter has."""
+returns what a call has logged; or by the adapter's own function."""
 ADAPTED = "adapter"
-"""In a convention's place, where a person's own file says how the reducer is called."""
+"""In a convention's place, where a person's own file declares how the reducer is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,11 @@ class Site:
     counts_rejected: bool = True
     """Whether denominators use the masks before rejection (the policy's default)."""
     terms: int = 0
-    """Auxiliary per-token inputs that the candidate takes beside the losses."""
+    """Auxiliary per-token inputs that the candidate takes next to the losses."""
     term: int | None = None
     """The one that has values, modulo their number; None for the losses."""
     elsewhere: int = 0
-    """Tokens of one more rollout and prompt that are counted, and that nobody has."""
+    """Tokens of one more rollout and prompt that are counted, and that no rank has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
     experts: ExpertPlace | None = None
@@ -135,12 +136,13 @@ class Convention(Protocol):
 
     @property
     def mode_is_argument(self) -> bool:
-        """Whether the candidate is told the mode, so that one function implements several."""
+        """Whether the candidate takes the mode as an argument, so that one function implements
+        several."""
 
     @property
     def fixes_engine(self) -> bool:
-        """Whether its framework alone says how local losses become the update: where it does not,
-        an engine that nobody has named is an assumption."""
+        """Whether its framework alone determines how local losses become the update: where it does
+        not, an engine that is not named is an assumption."""
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
@@ -148,7 +150,7 @@ class Convention(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the verdict says of it, such as what is not exercised."""
+        """What the verdict notes of it, such as what is not exercised."""
 
     @property
     def parameters(self) -> tuple[str, ...]:

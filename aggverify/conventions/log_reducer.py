@@ -27,7 +27,8 @@ from aggverify.conventions.trainer import TrainContext, context
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 
 _ROUNDINGS = 6
-"""Beside the additions: a division, a factor of ``cp_size``, and what turns them into floats."""
+"""In addition to the additions: a division, a factor of ``cp_size``, and what turns them into
+floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
 
 
 def plainly(function: Callable[..., Any], logs: list[Log], ctx: LogContext) -> Any:
-    """How it is called where no adapter says it."""
+    """How it is called where no adapter declares it."""
     return function(logs, ctx)
 
 

@@ -39,7 +39,7 @@ class MicroBatch(HasTokens):
     group_ids: list[int]
     rollout_tokens: list[int]
     """Unmasked tokens of each sample's whole rollout, over the whole step. Whether rejected ones
-    count, here and in all counts below, is the declared policy's to say."""
+    count, here and in all counts below, depends on the declared policy."""
     group_tokens: list[int]
     """Unmasked tokens of each sample's whole prompt group, over the whole step."""
     step_rollout_tokens: list[int]
@@ -64,7 +64,7 @@ class MicroBatch(HasTokens):
     samples: list[int] = field(default_factory=list)
     """Which of the step's samples these are, by their places in ``step_masks``."""
     mode: str | bool | None = None
-    """The mode under the framework's own name, where the function is told it."""
+    """The mode under the framework's own name, where the function takes it."""
     per_token: bool = False
     """Whether the trainer divides by token counts, as Megatron's ``calculate_per_token_loss``."""
     index: int = 0

@@ -90,7 +90,7 @@ def _sequences(
     case: Case, members: Sequence[int], cp_rank: int, tokens: Sequence[Index]
 ) -> Iterator[tuple[int, Index]]:
     """A token stands where its logit is, one place before its own; the last logit has no token.
-    Context-parallel ranks have whole chunks, the padding that makes them alike included."""
+    Context-parallel ranks have whole chunks, the padding that makes them equal included."""
     layout, cp = case.layout, case.layout.cp_size
     samples = [case.step.samples[i] for i in members]
     prompts = [max(s.prompt_length, 1) for s in samples]

@@ -17,7 +17,7 @@ Dealing = Callable[[Callable[..., Any], Any, Any, int], Any]
 
 
 def plainly(function: Callable[..., Any], args: Any, data: Any, dp_size: int) -> Any:
-    """How it is called where no adapter says it."""
+    """How it is called where no adapter declares it."""
     return function(args, data, dp_size)
 
 

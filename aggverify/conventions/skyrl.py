@@ -53,7 +53,7 @@ def _not_claimed() -> dict[str, str]:
 class SkyrlAdvantages:
     """Since March 2026: the driver scales the advantages of all rows, ranks take masked sums.
 
-    The candidate's module must offer ``reduce_loss(loss, loss_mask)`` beside the function.
+    The candidate's module must offer ``reduce_loss(loss, loss_mask)`` next to the function.
     """
 
     name: str = "skyrl"

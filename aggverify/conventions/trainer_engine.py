@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainerEngine(TrainStepFunction):
-    """A function that makes such an object for every step, with a model of its own: all of the
+    """A function that makes such an object for every step, with its own model: all of the
     rank's micro-batches are given to it in order, then it steps.
     """
 

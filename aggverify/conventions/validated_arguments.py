@@ -1,4 +1,4 @@
-"""Arguments that say how losses are aggregated, by their names: which go together, and which a
+"""Arguments that choose how losses are aggregated, by their names: which go together, and which a
 validator must refuse."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _modes() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A framework's arguments that say how losses are aggregated, those of slime and miles unless
-    an adapter says others; "" for what it does not have."""
+    """A framework's arguments that choose how losses are aggregated, those of slime and miles
+    unless an adapter names others; "" for what it does not have."""
 
     mode: str = "loss_aggregation"
     modes: Mapping[str, Any] = field(default_factory=_modes)
@@ -71,12 +71,12 @@ Validate = Callable[[Callable[..., Any], StandIn], Any]
 
 
 def plainly(function: Callable[..., Any], args: StandIn) -> Any:
-    """How a validator is called where no adapter says it."""
+    """How a validator is called where no adapter declares it."""
     return function(args)
 
 
 def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[JudgedCall]:
-    """Every call that must be refused beside the nearest ones that must not."""
+    """Every call that must be refused, with the nearest ones that must not."""
 
     def once(sentence: str, arguments: Arguments, *, refused: bool) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> None:

@@ -36,7 +36,7 @@ class Validation:
     names: Names = field(default_factory=Names)
     validate: Callable[[], Validate] = field(default=lambda: plainly, compare=False)
     path: str | None = None
-    """Of the adapter that says how it is called."""
+    """Of the adapter that declares how it is called."""
 
     @property
     def calls(self) -> tuple[JudgedCall, ...]:

@@ -33,7 +33,7 @@ from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
 _FORMS = 12
-"""So many of the simplest fitting forms are told apart by further cases."""
+"""So many of the simplest fitting forms are distinguished by further cases."""
 
 
 def diagnose(
@@ -94,13 +94,13 @@ def distinguishing_case(
 
 
 def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | None:
-    """A finding that says everything by itself: its code, its check, its fault, and these signs."""
+    """A finding that needs no observations: its code, its check, its fault, and these signs."""
     bug = known_bug(_clues(subject, finding, *signs))
     if bug is None:
         return None
     # The formula check may have met the same constant, and has the same words for it.
     root = finding.message if bug.in_numbers else bug.sentence
-    # Each auxiliary term has a mistake of its own.
+    # Each auxiliary term has its own mistake.
     return Diagnosis(root, None, bug, root if finding.term is None else f"{root} ({finding.term})")
 
 
@@ -158,7 +158,7 @@ def diagnose_not_finite(
 
 
 def _apart(root: str) -> str:
-    """What is not finite has causes of its own: never one with those of wrong weights."""
+    """What is not finite has its own causes: never one with those of wrong weights."""
     return f"not finite: {root}"
 
 
@@ -174,8 +174,9 @@ def _explained(
     observations: Sequence[WeightObservation],
     also_observed: Sequence[WeightObservation] = (),
 ) -> Diagnosis | None:
-    """Every clue there is in the weights, and the bug that left them. ``beside``: where one rank is
-    right; what is said to be computed instead, whatever the step, must be so there, too."""
+    """Every clue there is in the weights, and the bug that left them. ``also_observed``: where one
+    rank is right; the computation that is reported instead, whatever the step, must hold there,
+    too."""
     if not observations:
         return None
     seen = _clues(subject, finding)

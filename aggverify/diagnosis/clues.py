@@ -1,4 +1,4 @@
-"""What was recognised of a finding, and the clues by which a bug says what it is recognised by."""
+"""What was recognised of a finding, and the clues by which a bug is recognised."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class FormShape(Part, frozen=True):
 
     @property
     def open(self) -> frozenset[str]:
-        """Parts of a form that it says nothing of."""
+        """Parts of a form that it leaves open."""
         return frozenset(name for name in PARTS if getattr(self, name) is None)
 
 

@@ -12,7 +12,8 @@ from aggverify.diagnosis.observation import TOLERANCE, Array, ObservedSign, Weig
 from aggverify.steps.layouts import token_owner
 
 _LONG = 3
-"""Micro-batches of a step on which a power is told from another function of their number."""
+"""Micro-batches of a step on which a power is distinguished from another function of their
+number."""
 _MAX = 64
 
 

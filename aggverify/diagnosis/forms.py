@@ -61,7 +61,7 @@ class ClosedForm:
 
     @property
     def cost(self) -> int:
-        """Complexity: of several fitting forms the simplest is told."""
+        """Complexity: of several fitting forms the simplest is reported."""
         terms = [t for t in (self.inner, *self.outer, self.upper) if t is not None]
         return (
             2 * sum(map(abs, self.exponents))
@@ -124,7 +124,8 @@ def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -
 
 class _Table:
     """Logarithms of every term on the unmasked tokens, observations one after the other; of
-    neighbours that no term tells apart, as in a long response, the least and the largest weight."""
+    neighbours that no term distinguishes, as in a long response, the least and the largest
+    weight."""
 
     def __init__(self, observations: Sequence[WeightObservation]) -> None:
         cases = [o.case for o in observations]
@@ -163,7 +164,7 @@ class _Table:
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
         """Every form with one of these uppers that fits: none where weights differ that no term
-        tells apart."""
+        distinguishes."""
         if not self._fits:
             return
         upper_logs = [self._logs[upper] for upper in uppers]
@@ -198,7 +199,7 @@ class _Table:
         for row in np.flatnonzero(fits).tolist():
             powers = exponents()[row]
             if any(e and not self._sizes[:, i].any() for i, e in enumerate(powers)):
-                continue  # a size that is 1 everywhere says nothing
+                continue  # a size that is 1 everywhere is no evidence
             constant = _simple(float(np.exp(difference[row].mean())))
             if constant is not None:
                 yield powers, constant

@@ -14,7 +14,7 @@ from aggverify.model import Lines, Suspect
 from aggverify.trainer.conditions import Condition
 
 MOST = 3
-"""Places that are told."""
+"""Places that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Spectrum:
 def suspects(
     ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> tuple[Suspect, ...]:
-    """The places that tell failing cases from passing ones best, the first of those that the same
-    cases took; nothing where there are none of either, or nothing tells them apart."""
+    """The places that best separate failing cases from passing ones, the first of those that the
+    same cases took; nothing where there are none of either, or nothing separates them."""
     failing = sum(one.fails for one in ran)
     if not 0 < failing < len(ran):
         return ()
@@ -67,7 +67,7 @@ def _suspect(
 def _places(
     ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> Iterator[tuple[Place, tuple[bool, ...]]]:
-    """Conditions first: of a branch its condition says more than its first line."""
+    """Conditions first: of a branch its condition is more informative than its first line."""
     for n, condition in enumerate(conditions):
         for truth in (True, False):
             took = tuple(2 * n + truth in one.outcomes for one in ran)

@@ -76,5 +76,5 @@ def mask_leak(runs: Sequence[Run]) -> MaskLeak:
 
 
 def _equal(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
-    """On another step only what is not finite tells."""
+    """On another step only what is not finite is compared."""
     return poison in _OTHER_STEPS or dirty.value == clean.value

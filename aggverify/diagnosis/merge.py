@@ -55,7 +55,7 @@ def _on_its_step(shared: Diagnosis, own: Diagnosis | None) -> Diagnosis:
 
 
 def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
-    """Whether it is about finite weights, and told by a formula or by nothing."""
+    """Whether it is about finite weights, and diagnosed by a formula or not at all."""
     weights = finding.observed is not None and not finding.not_finite
     by_weights = weights and finding.traits.diagnosed is Diagnosed.WEIGHTS
     return by_weights and (diagnosis is None or diagnosis.form is not None)

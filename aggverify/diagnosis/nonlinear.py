@@ -64,7 +64,7 @@ def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[Clos
 def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | None:
     """The count of what is at hand that divides a part of the gradient, all others being right.
 
-    On one step two layouts tell which part that is: how far each is off, over by how much its count
+    On one step two layouts show which part that is: how far each is off, over by how much its count
     is, is the same.
     """
     steps: dict[tuple[Step, tuple[float, ...]], list[WeightObservation]] = {}

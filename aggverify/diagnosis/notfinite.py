@@ -1,4 +1,4 @@
-"""What is not finite although every loss is: where, in which direction, and beside what."""
+"""What is not finite although every loss is: where, in which direction, and next to what."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is_bad(o: WeightObservation) -> bool:
 
 
 def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
-    """Every masked token and no other; on a step of masked tokens alone that says nothing."""
+    """Every masked token and no other; a step of masked tokens alone is no evidence."""
     partly_masked = [o for o in observations if o.mask.any() and not o.mask.all()]
     return bool(partly_masked) and all(
         (np.isfinite(o.observed) == o.mask).all() for o in partly_masked
@@ -149,4 +149,4 @@ _EMPTY: tuple[tuple[str, Callable[[Case], Cells]], ...] = (
         _by_cell(lambda masks: any(not mask.any() for mask in masks)),
     ),
 )
-"""What a count may be taken of; several are the same on one rank, and the plainest is told."""
+"""What a count may be taken of; several are the same on one rank, and the plainest is reported."""

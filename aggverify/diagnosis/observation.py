@@ -1,4 +1,4 @@
-"""What a diagnosis works on: weights read off executions, each beside what they should be."""
+"""What a diagnosis works on: weights read off executions, each with what they should be."""
 
 from __future__ import annotations
 

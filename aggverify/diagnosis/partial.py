@@ -1,4 +1,4 @@
-"""Forms that only some samples have: the others' weights are 0, told by their place or group."""
+"""Forms that only some samples have: the others' weights are 0, by their place or group."""
 
 from __future__ import annotations
 

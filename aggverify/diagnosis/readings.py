@@ -48,7 +48,7 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
                 try:
                     yield field.name, replace(policy, **reading)
                 except OracleError:
-                    continue  # a reading that needs a number nobody declared
+                    continue  # a reading that needs a number that is not declared
 
 
 def _explains(

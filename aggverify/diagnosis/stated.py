@@ -1,4 +1,4 @@
-"""What a finding's weights are where no factor is named: by this two mistakes are told apart."""
+"""What a finding's weights are where no factor is named: this distinguishes two mistakes."""
 
 from __future__ import annotations
 

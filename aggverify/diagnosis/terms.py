@@ -48,7 +48,7 @@ class Term:
 
     @property
     def cost(self) -> int:
-        """Of several fitting terms the plainest is told."""
+        """Of several fitting terms the plainest is reported."""
         odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW) + 3 * (self.unit in RUNS.values())
         return 2 + len(self.places) + odd
 

@@ -10,8 +10,8 @@ from aggverify.model import Power
 
 _SIZES = ("dp_size", "cp_size", "num_microbatches", "num_rollouts", "tokens")
 _PROBES = ((2, 3, 5, 7, 11), (5, 2, 3, 13, 17))
-"""Different primes in the order of the sizes: a product of sizes is told by its factors. Small
-ones, since a loss is made for every rank and micro-batch; each size has another in each."""
+"""Different primes in the order of the sizes: a product of sizes is identified by its factors.
+Small ones, since a loss is made for every rank and micro-batch; each size has another in each."""
 
 
 def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:

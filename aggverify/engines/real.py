@@ -1,4 +1,4 @@
-"""Engines of others' libraries, run as they are; what each amounts to is a formula's to say."""
+"""Engines of others' libraries, run as they are; the formula of each states what it amounts to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RealEngine(Usual):
     variant: str = ""
     """How it is set otherwise than usual."""
     package: str = ""
-    """What has to be installed, beside torch."""
+    """What has to be installed, in addition to torch."""
     install: str = ""
     """How, after "pip install"."""
     since: tuple[int, int] = (2, 6)

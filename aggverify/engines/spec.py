@@ -1,4 +1,4 @@
-"""What an engine says of itself in the parent, and what it does in a rank."""
+"""What an engine declares in the parent, and what it does in a rank."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Deviation:
 
 
 class Usual:
-    """What most engines are: to be inherited where nothing else is to be said."""
+    """What most engines are: to be inherited where nothing else is declared."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class EngineSpec(Protocol):
 
     @property
     def takes_counts(self) -> bool:
-        """Whether a token count travels beside the loss and is divided by at the end."""
+        """Whether a token count travels with the loss and is divided by at the end."""
 
     @property
     def merges(self) -> bool:
@@ -117,7 +117,7 @@ class EngineSpec(Protocol):
 
     @property
     def guessed(self) -> bool:
-        """Whether it is tried for a reducer whose engine nobody has named: not where one framework
+        """Whether it is tried for a reducer whose engine is not named: not where one framework
         alone trains so, whose convention names it."""
 
     @property

@@ -23,8 +23,8 @@ _SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
 
 
 class _Dispatched(torch.autograd.Function):
-    """What an all-to-all of tokens does to gradients: whoever holds an expert's parameter gets
-    those of all ranks that share the experts, a collective in backward."""
+    """What an all-to-all of tokens does to gradients: the rank that holds an expert's parameter
+    gets those of all ranks that share the experts, a collective in backward."""
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, tokens: Tensor, like: Tensor, group: Any) -> Tensor:
@@ -95,7 +95,7 @@ class StepModel(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class TrainStepSession:
-    """Every step has a model of its own, so that nothing of an earlier one remains in it."""
+    """Every step has its own model, so that nothing of an earlier one remains in it."""
 
     device: torch.device
 
@@ -105,7 +105,7 @@ class TrainStepSession:
         if "torch.distributed.fsdp" in sys.modules:
             from aggverify.engines.fsdp2_session import Fsdp2Session
 
-            with suppress(Exception):  # where it cannot run, the candidate is told so
+            with suppress(Exception):  # where it cannot run, the candidate gets the error
                 Fsdp2Session(self.device).warm_up()
 
     def accumulate(self, step: LocalStep) -> Tensor:

@@ -1,4 +1,4 @@
-"""How much is tried: a profile, with what was said instead of parts of it."""
+"""How much is tried: a profile, with the options that replace parts of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_WORLD, MAX_GROUP = 8, 64
 LARGEST = (1 << 63) - 1
 """Largest integer of anything else."""
 MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
-"""Most drawn cases per check, and most seconds; nobody lives to see either."""
+"""Most drawn cases per check, and most seconds; neither is ever reached."""
 
 
 @dataclass(frozen=True, slots=True)

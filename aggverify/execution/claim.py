@@ -27,7 +27,8 @@ SCHEMA: Literal[1] = 1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Everything that says what is run; the ranks, stored cases, verdicts and replay all read it.
+    """Everything that determines what is run; the ranks, stored cases, verdicts and replay all read
+    it.
 
     ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, an objective, NONLINEAR,
     or None where the reducer implements no known one.
@@ -42,10 +43,11 @@ class Claim:
     oracle: str | None = None
     """The file of the person's own mode, instead of a built-in one."""
     adapter: str | None = None
-    """The person's own file that says how the reducer is called, instead of a known convention."""
+    """The person's own file that declares how the reducer is called, instead of a known
+    convention."""
     terms: tuple[str, ...] = ()
-    """Per-token inputs beside the losses that the reducer takes, each an additive term; with its
-    reading, ``aux=micro_batch_mean``, where that is said."""
+    """Per-token inputs next to the losses that the reducer takes, each an additive term; with its
+    reading, ``aux=micro_batch_mean``, where that is declared."""
     offered: tuple[str, ...] = ()
     """All modes claimed for a candidate that gets the mode as an argument: they must differ."""
     policy: Policy = DEFAULT_POLICY

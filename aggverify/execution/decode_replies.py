@@ -16,7 +16,7 @@ _MICRO_BATCH = 1 << 14
 
 
 def most_bytes(wanted: RunSpec) -> int:
-    """Of a rank's reply, beside what any has."""
+    """Of a rank's reply, in addition to what any has."""
     layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
     ranks = max(len(wanted.virtual), 1)
     if wanted.record:

@@ -69,7 +69,7 @@ class Execution:
     peak_bytes: int = 0
     """Memory of the rank that has held most, after a large step; 0 after others."""
     virtual: bool = False
-    """Whether its ranks were played by one process, or each alone by one of its own."""
+    """Whether its ranks were played by one process, or each by its own process."""
     communicates: bool = False
     """Whether such a rank issued a collective: then there is no result."""
     notes: tuple[tuple[str, ...], ...] = ()

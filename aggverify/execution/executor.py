@@ -161,8 +161,8 @@ class Executor:
         raise NotJudged(f"ranks cannot be run here: {why}")
 
     def in_less_room(self, subject: Subject) -> Subject | None:
-        """The subject in no worlds as large as one of its own that has failed for want of room;
-        None where none has. Raises NotJudged where a rank by itself has."""
+        """The subject in no worlds as large as the one that has failed for want of room; None where
+        none has. Raises NotJudged where a rank by itself has."""
         failed = [size for size in self._unfit if size <= subject.max_world]
         if not failed:
             return None
@@ -312,7 +312,7 @@ class Executor:
     def _outlive(self, subject: Subject, specs: Sequence[RunSpec], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.
 
-        Raises NotJudged where that does not help and the reducer cannot be said to do it.
+        Raises NotJudged where that does not help and the reducer is not shown to do it.
         """
         while ended := [n for n, e in enumerate(done) if e.failure and e.failure.ended]:
             failure = done[ended[0]].failure

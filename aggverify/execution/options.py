@@ -23,7 +23,7 @@ COLORS = ("auto", "always", "never")
 
 
 class Where(Enum):
-    """Where it may be said besides the command line."""
+    """Where it may be given besides the command line."""
 
     NOWHERE = "nowhere"
     PROJECT = "in [tool.aggverify]"
@@ -42,9 +42,9 @@ class Option:
     """Of the request; empty for what only the command itself looks at."""
     default: Any = None
     late: bool = False
-    """Whether what the project says waits until the file is known, which may say otherwise."""
+    """Whether the project's value waits until the file is known, which may declare another."""
     adds: bool = False
-    """Whether what is said in several places is put together."""
+    """Whether values given in several places are put together."""
     names: str = ""
     """The closed set that its values come from, which the schema lists."""
     least: int | None = None
@@ -54,7 +54,7 @@ class Option:
     short: str = ""
     """Of the command line: ``-v``."""
     is_path: bool = False
-    """Whether it is relative to the file that says it."""
+    """Whether it is relative to the file that contains it."""
     one_text: bool = False
     """Whether several are written as one text on the command line, with commas."""
 
@@ -447,7 +447,7 @@ BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
 
 
 def default(key: str) -> Any:
-    """What holds where nobody has said anything."""
+    """The value where none is given."""
     return BY_KEY[key].default
 
 

@@ -1,5 +1,5 @@
-"""Ranks that take their time are told from ranks that are stuck or run away, and ranks that were
-ended from outside from ranks that end themselves.
+"""Ranks that take their time are distinguished from ranks that are stuck or run away, and ranks
+that were ended from outside from ranks that end themselves.
 
 Code may import, compile or build tables at its first call, in every fresh rank again, and
 compilers wait for each other. A failure that may be no more than that is not believed at once.
@@ -52,9 +52,9 @@ class RetryPolicy:
     def outlives(self, failure: Fault, ends: Callable[[], Fault | None]) -> bool:
         """Whether ranks were ended from outside, so that their cases should be run again.
 
-        ``ends`` runs one of them by itself, and says how that failed. One that is ended every time
-        ends itself, and so do others from then on; raises NotJudged where the kernel says that it
-        has done it, or somebody does it all the time.
+        ``ends`` runs one of them by itself, and returns how that failed. One that is ended every
+        time ends itself, and so do others from then on; raises NotJudged where the kernel reports
+        that it has done it, or somebody does it all the time.
         """
         if self._ends_itself:
             return False

@@ -33,7 +33,7 @@ spare; see docs/bounds.md. Independent of the number of tokens."""
 
 
 class Refused(Part, frozen=True):
-    """A feature of layouts or steps that the candidate declines by an exception of its own."""
+    """A feature of layouts or steps that the candidate declines by its own exception."""
 
     feature: str
     words: str
@@ -52,23 +52,23 @@ _UNSEEN = Ranks("", "")
 
 
 class Discovered(Part, frozen=True):
-    """What a run has found out about a subject, and nobody said."""
+    """What a run has identified of a subject, and no option declares."""
 
     identified: bool = False
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
     engine_declared: bool = True
-    """False where nobody has named the engine: the claim's is where to begin."""
+    """False where no option names the engine: the claim's is where to begin."""
     mode_declared: bool = True
-    """False where nobody has named a mode, and the function is asked for all that it may have."""
+    """False where no option names a mode, and the function is asked for all that it may have."""
     narrowed: tuple[str, ...] = ()
     """Features taken out of the claim, because only without them an assumed engine fits at all."""
     untold: tuple[tuple[str, str], ...] = ()
-    """Features that this version of the function is told nothing of, each with the reason."""
+    """Features that this version of the function has no parameter for, each with the reason."""
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
     refused: tuple[Refused, ...] = ()
-    """What it says no to, which is right where it is not claimed."""
+    """What it refuses, which is right where it is not claimed."""
     returns_logs: bool = True
     """False once a step was seen without."""
     constants: tuple[Double, ...] = ()
@@ -78,7 +78,7 @@ class Discovered(Part, frozen=True):
     surroundings: tuple[str, ...] = ()
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     communicates: bool = False
-    """Whether ranks were seen to issue collectives of its own."""
+    """Whether ranks were seen to issue the reducer's own collectives."""
     functions: tuple[Lines, ...] = ()
     """Those of its file."""
     conditions: tuple[Condition, ...] = ()
@@ -89,7 +89,7 @@ class Discovered(Part, frozen=True):
     no_room: str = ""
     """Why no larger one."""
     carried: str = ""
-    """What carries collectives beside the backend, where that is not this machine's usual."""
+    """What carries collectives apart from the backend, where that is not this machine's usual."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     sandbox: str | None = None
@@ -133,8 +133,8 @@ class Subject:
         return replace(self, claim=claim, convention=how, engine=what)
 
     def under(self, name: str) -> Subject:
-        """The same subject under another engine, and so the path beside it where that one's
-        engine is only taken over from here."""
+        """The same subject under another engine, and so the path that it is compared with where
+        that one's engine is only taken over from here."""
         moved = self.claiming(engine=name)
         path = self.against
         if path is None or path.found.engine_declared:
@@ -150,12 +150,13 @@ class Subject:
         return replace(self, found=structs.replace(self.found, **changes))
 
     def noting(self, *notes: str) -> Subject:
-        """The same subject with more to say about it in its verdict."""
+        """The same subject with further notes for its verdict."""
         return self.knowing(notes=(*self.found.notes, *notes))
 
     @property
     def engine_assumed(self) -> bool:
-        """Whether another engine may be the trainer's: neither a person nor the convention says."""
+        """Whether another engine may be the trainer's: neither a person nor the convention names
+        one."""
         return not (self.found.engine_declared or self.convention.fixes_engine)
 
     @property
@@ -218,7 +219,7 @@ class Subject:
 
     @property
     def term_readings(self) -> dict[str, str]:
-        """Of the terms that have one that is said, by name."""
+        """Readings by term, of the terms for which one is declared."""
         return given_readings(self.claim.terms)
 
     @property

@@ -17,7 +17,7 @@ class TermReading:
 
     sentence: str
     shards: bool
-    """Whether each context-parallel rank is a place of its own."""
+    """Whether each context-parallel rank is its own place."""
 
     def weights(self, case: Case) -> tuple[Fraction, ...]:
         """One per response token, for a coefficient of 1."""
@@ -56,6 +56,6 @@ def given_readings(terms: Sequence[str]) -> dict[str, str]:
 
 
 def split_reading(text: str) -> tuple[str, str]:
-    """Name and reading, "" where none is said."""
+    """Name and reading, "" where none is given."""
     name, _, reading = text.partition("=")
     return name, reading

@@ -27,7 +27,7 @@ _LARGEST_GROUP = 3
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A step as drawn, with what its units say about the rest of a case."""
+    """A step as drawn, with what its units determine of the rest of a case."""
 
     step: Step
     units: list[Unit]

@@ -48,7 +48,7 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
-    """Other steps on the grid's layouts, and units whose samples are apart: for telling apart what
+    """Other steps on the grid's layouts, and units whose samples are apart: to distinguish what
     the stored cases do not."""
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
     return (*(grid_case(n, *row) for n, row in rows), _apart(4), _apart(2))

@@ -1,4 +1,4 @@
-"""Every step and layout up to a size: what random testing cannot say about small ones."""
+"""Every step and layout up to a size: what random testing cannot prove of small ones."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
-    anywhere, as ``where`` says with one byte a unit."""
+    anywhere, as ``where`` has it, with one byte a unit."""
     dp, cp, k, kind = size
     count = dp * k
     cells: list[list[Unit]] = [[] for _ in range(count)]

@@ -1,8 +1,9 @@
 """Steps that reducers branch on: long and sharded, in 16 bits, many, sparse, around a constant.
 
 Drawn cases are small, and a branch taken from 512 tokens on is never seen by them. These are listed
-instead: a few of each shape, in an order in which the first ones tell the most, so that a profile
-may take as many as it has time for. Which of them a reducer can be given, its space says.
+instead: a few of each shape, in an order in which the first ones are the most informative, so that
+a profile may take as many as it has time for. Its space determines which of them a reducer can be
+given.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NAMINGS: Mapping[str, Ids] = {
     "sparse": lambda i, n: 3 + i * i * 1009,
     "from 100 on": lambda i, n: 100 + i,
 }
-"""The i-th of n ids, of rollouts and of prompt groups alike."""
+"""The i-th of n ids, of rollouts and of prompt groups."""
 
 
 def named(step: Step, ids: Ids) -> Step:
@@ -156,7 +157,7 @@ _SPREADS = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 4, 1), (2, 2, 2))
 
 
 def long_and_sharded(space: Space) -> Iterator[Case | None]:
-    """Long responses with holes, one beside a short one, on five layouts each."""
+    """Long responses with holes, one next to a short one, on five layouts each."""
     build, kinds = Builder(space).case, space.cp_kinds or ("zigzag",)
     for n, length in enumerate(LONG):
         for m, size in enumerate(_SPREADS):

@@ -17,7 +17,7 @@ class Space:
     """What a check wants to see generated. Every field narrows; nothing drawn is filtered.
 
     ``case in space`` is for cases from elsewhere: stored, listed, or made out of a drawn one. How
-    many samples, how long, and of which dtype a case is, is left to whoever made it.
+    many samples, how long, and of which dtype a case is, is left to what made it.
     """
 
     max_dp: int = 1

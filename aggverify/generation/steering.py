@@ -1,5 +1,5 @@
-"""Cases for what a reducer has not run yet: around the numbers beside a condition that went one way
-only, and what went a rare way once more, of the kinds of case that it was not seen on.
+"""Cases for what a reducer has not run yet: around the numbers next to a condition that went one
+way only, and what went a rare way once more, of the kinds of case that it was not seen on.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 28
 
 
 class Environment(Part, frozen=True):
-    """What verdicts depend on beside the reducer."""
+    """What verdicts depend on apart from the reducer."""
 
     python: str
     torch: str
@@ -119,7 +119,7 @@ def render(document: Document) -> str:
 
 
 def from_json(data: object) -> Document:
-    """The document that plain data is; raises InputError saying what is wrong, and where."""
+    """The document that plain data is; raises InputError that names what is wrong, and where."""
     given = data.get("schema") if isinstance(data, dict) else None
     if isinstance(data, dict) and type(given) is int and given == WITH_SCRIPTS:
         data = _without_scripts(data)

@@ -117,7 +117,7 @@ def _cut(base: Document, name: str) -> Iterator[Change]:
 
 
 def _question(verdict: Verdict) -> Iterator[Change]:
-    """What has to be said before the head can be judged."""
+    """What has to be declared before the head can be judged."""
     words = view_model.assumption(verdict)
     if verdict.engine_in_question and not verdict.fails and words:
         yield Change(
@@ -130,7 +130,7 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
     for b in before:
         h = next((h for h in after if h.about == b.about), None)
         if h is None and head.error and not head.verdicts:
-            continue  # nothing of it was judged, which is said once
+            continue  # nothing of it was judged, which is reported once
         if h is None:
             yield coverage.gone(b)
             continue

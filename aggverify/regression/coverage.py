@@ -17,7 +17,7 @@ WORSE, BEYOND = 2, 0.05
 
 
 def lost(base: Verdict, head: Verdict, *, fails: bool) -> Iterator[Change]:
-    """Everything that the head's verdict says less of than the base's on the same subject.
+    """Everything that the head's verdict covers less of than the base's on the same subject.
 
     ``fails``: whether a finding fails the head that does not fail the base. Then less is run, and
     the head is no better for it.
@@ -107,7 +107,7 @@ def _claims(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """What decides what is right, and is something else now: either way nobody has agreed to it."""
+    """What decides what is right, and is something else now: no option has chosen either."""
     now = {policy.question: policy.reading for policy in head.policy}
     for before in base.policy:
         answer = now.get(before.question, "not asked")

@@ -26,7 +26,7 @@ def loaded(path: Path) -> Document:
 
 
 def _is_one(path: Path) -> bool:
-    """Other files lie beside them: cases, above all."""
+    """Other files lie next to them: cases, above all."""
     data = read_json(path, "a verdict document", MAX_BYTES)
     return isinstance(data, dict) and data.get("schema") == SCHEMA and "verdicts" in data
 

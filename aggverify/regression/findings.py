@@ -1,7 +1,7 @@
 """Which findings of a head are new, changed or known, and which of the base are fixed.
 
 By what they are, never by their cases: a search may come upon another one. What only one side has
-is new or fixed if the other side's replay of its case says so.
+is new or fixed if the other side's replay of its case shows it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _paired(
 
 
 def _replay(finding: Finding, replays: Replays) -> Replay | None:
-    """What the other side says of its case."""
+    """The other side's replay of its case."""
     mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
     return next(mine, None)
 
@@ -114,7 +114,7 @@ def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
 
 
 def _about(finding: Finding) -> str:
-    """What is told apart of two findings of one code."""
+    """What distinguishes two findings of one code."""
     matters = ", ".join(finding.identity.dimensions)
     factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
     depends = f"depends on {matters}" if matters else ""

@@ -1,4 +1,4 @@
-"""Two states of a git repository beside each other, each in a temporary worktree of its own."""
+"""Two states of a git repository next to each other, each in its own temporary worktree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tree:
     """A state of the repository as files."""
 
     name: str
-    """As a person said it, with the commit."""
+    """As it was given, with the commit."""
     root: Path
     here: Path
     """The folder in it that the person stands in."""
@@ -70,7 +70,7 @@ def _is_folder(revision: str) -> bool:
 
 
 def git(*arguments: str, at: Path | None = None) -> str:
-    """The output of a git command; raises InputError with what it says."""
+    """The output of a git command; raises InputError with its message."""
     # No hook of the repository runs, and nothing is asked.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}

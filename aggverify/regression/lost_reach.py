@@ -20,14 +20,14 @@ WIDER = 2
 
 def _busier(base: Verdict, head: Verdict) -> bool:
     """Whether the base has more findings. Steps are counted with those that make a counterexample
-    smaller and name its cause: beside more of them, only what nothing is run on any more says
-    something."""
+    smaller and name its cause: where there are more of them, only what nothing is run on any more
+    is reported."""
     return len(base.findings) > len(head.findings)
 
 
 def _stops_earlier(base: Verdict, head: Verdict) -> bool:
     """Whether the head has findings that the base has not: a check draws no more than it takes to
-    find something, so that fewer steps say nothing, and none at all still does."""
+    find something, so that fewer steps are no loss, and none at all still are."""
     known = {finding.identity for finding in base.findings}
     return any(finding.identity not in known for finding in head.findings)
 
@@ -166,7 +166,7 @@ def bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _loss_bounds(before: Margin, after: Margin) -> Iterator[Lost]:
-    """How sharply the reported loss is judged, which has bounds of its own."""
+    """How sharply the reported loss is judged, which has its own bounds."""
     was, now = before.reported_loss, after.reported_loss
     pairs = (
         ("one loss alone", was.smallest_caught_alone, now.smallest_caught_alone),

@@ -1,4 +1,4 @@
-"""What ``compare`` says, as data: one change for each thing that differs, or stays.
+"""A comparison of two documents as data: one change for each thing that differs, or stays.
 
 ``python -m aggverify.regression.model`` prints its JSON schema.
 """
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 FAILURES = (Kind.NEW_FAILURE, Kind.CHANGED_FAILURE, Kind.EXPIRED)
 QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
-"""What nobody has to look at."""
+"""Changes that need no attention."""
 
 
 class Also(Part, frozen=True):
@@ -62,11 +62,11 @@ class Change(Part, frozen=True):
     """The finding's code and title, or what is no longer verified."""
     base: str
     head: str
-    """What either side says of it, in a few words."""
+    """What each side reports of it, in a few words."""
     sentence: str
     """What it does: without its subject, which is what is merged; of an error, why."""
     more: Text
-    """What else there is to say of an error."""
+    """Further lines of an error."""
     finding: Finding | None
     """As the head shows it; of what is fixed, as the base did."""
     also: tuple[Also, ...]
@@ -93,7 +93,7 @@ class Comparison(Part, frozen=True):
     base: Side
     head: Side
     banner: tuple[str, ...]
-    """In what the two runs differ beside the reducer: it may be why results do."""
+    """In what the two runs differ apart from the reducer: it may be why results do."""
     changes: tuple[Change, ...]
 
     def of(self, *kinds: Kind) -> list[Change]:

@@ -88,7 +88,7 @@ def _side(found: Sequence[Document], other: Sequence[Document]) -> Document:
 
 
 def _is_there(target: str, tree: Tree) -> bool:
-    """Whether a file is; a module says so itself when it is imported."""
+    """Whether a file is; an import of a module fails by itself."""
     head = target.rpartition(":")[0] if not target.endswith(".py") else target
     return not head.endswith(".py") or (tree.here / head).is_file()
 

@@ -1,4 +1,4 @@
-"""What a comparison says, in words: one place for every format. Nothing is escaped here."""
+"""A comparison in words: one place for every format. Nothing is escaped here."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def change_sentence(change: Change) -> str:
 
 
 def details(change: Change) -> list[str]:
-    """What was seen on which step, where it is about a finding; what else there is to say."""
+    """What was seen on which step, where it is about a finding; then further lines."""
     lines = [view_model.shortened(line) for line in change.more.split("\n") if line]
     if change.finding is None:
         return lines
@@ -128,7 +128,7 @@ def explanation(change: Change) -> list[tuple[str, str]]:
 
 
 def commands(change: Change) -> list[str]:
-    """What runs it again, and tells more."""
+    """Commands that run it again, and explain it."""
     if change.finding is None:
         return []
     codes = dict.fromkeys([change.finding.code, *(a.code for a in change.also)])

@@ -23,7 +23,7 @@ class Marked:
 
 
 def marked(covered: Covered) -> list[tuple[str, list[Marked]]]:
-    """Every function with its lines; those whose source is not told are left out."""
+    """Every function with its lines; those whose source is not known are left out."""
     return [
         (of.function, [_line(covered, of.lines, of.first + n, t) for n, t in enumerate(of.source)])
         for of in covered.functions

@@ -145,7 +145,7 @@ def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
 def merged(baseline: Baseline, document: Document) -> Baseline:
     """The baseline with what the document finds, and without what its replays show to be gone.
 
-    Raises InputError for a document that does not say it all.
+    Raises InputError for a document that is not complete.
     """
     if why := _not_whole(document):
         raise InputError(f"the baseline is not written: {why}")

@@ -1,4 +1,4 @@
-"""A case written into a folder of its own, to be run with plain torch."""
+"""A case written into its own folder, to be run with plain torch."""
 
 from __future__ import annotations
 

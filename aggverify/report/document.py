@@ -60,14 +60,14 @@ def known_findings(document: model.Document) -> Iterator[KnownFinding]:
 
 
 def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
-    """The document with these, instead of what it says of the same cases."""
+    """The document with these, instead of what it has of the same cases."""
     every = {replay.id: replay for replay in (*document.replays, *reruns)}
     return replace(document, replays=tuple(every.values()))
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
     """Of the ranks: they have this process's interpreter, and the torch that is installed.
-    ``carried``: what carries collectives beside the backend, ``joined`` its name."""
+    ``carried``: what carries collectives apart from the backend, ``joined`` its name."""
     transport = f"{backend(joined).transport} {carried}".rstrip()
     return model.Environment(
         platform.python_version(), metadata.version("torch"), joined, transport
@@ -80,7 +80,7 @@ def stopped(
     where: Path = USUAL,
     reruns: Iterable[model.Replay] = (),
 ) -> model.Document:
-    """The document of a command that came to no end of its own: why, and what is known."""
+    """The document of a command that was ended early: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
     found = document(verdicts, where, reruns)
     if isinstance(error, KeyboardInterrupt):

@@ -67,7 +67,7 @@ def reported(
         precision=lowest_precision(subject, f.case),
         roundings=None if subject.nonlinear else subject.roundings,
         matters=report.relevance.matters,
-        # What a finding is about is never said not to matter: it only showed with less.
+        # What a finding is about is never listed as irrelevant: it only showed with less.
         does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),
         factor=d.factor if d else None,
         off=d.off if d else None,
@@ -80,7 +80,7 @@ def reported(
 
 def _detail(report: ReportedFinding) -> str | None:
     """The fault in words; a call that does not fit the function has no frame of the candidate's,
-    and those of ours say nothing."""
+    and those of ours are of no use."""
     fault = report.finding.fault
     error = fault.error if fault else None
     if fault is None or (error and error.type == "TypeError" and not error.candidate_line):

@@ -117,7 +117,7 @@ def drawn_mask(sample: Sample, most: int = MAX_MASK) -> str:
 
 
 def _end(sample: Sample, most: int) -> str:
-    """The last signs; nothing where not all runs are told."""
+    """The last signs; nothing where not all runs are listed."""
     if sum(run.tokens for run in sample.runs) < sample.response_length:
         return ""
     text = ""

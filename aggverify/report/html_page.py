@@ -112,7 +112,7 @@ def observed(
 def heat_map(
     step: Step, weights: Sequence[Seen] | None, token: int | None
 ) -> list[tuple[str, list[Cell]]]:
-    """One labelled row of cells a sample, MAX_CELLS in all; what is left out is said."""
+    """One labelled row of cells a sample, MAX_CELLS in all; what is left out is named."""
     if weights is None:
         return []
     rows: list[tuple[str, list[Cell]]] = []

@@ -1,4 +1,4 @@
-"""What a command is told of findings beforehand: other versions' documents, and a baseline."""
+"""Findings that a command is given beforehand: other versions' documents, and a baseline."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Others:
     ) -> Document:
         """Write the baseline with what is new and without what is gone; the document under it.
 
-        Raises InputError where the document does not say it all, or the file cannot be written.
+        Raises InputError where the document is not complete, or the file cannot be written.
         """
         assert self.baseline is not None and self.path is not None
         new = baseline.merged(self.baseline, made)

@@ -16,10 +16,10 @@ MAX_BYTES = 60_000
 MAX_HEADLINE = 400
 """Characters, of which most are ours."""
 _ROOM = 200
-"""For the line that says what was left out."""
+"""For the line that names what was left out."""
 _SPECIAL = re.compile(
     r"[^\w\s,;()/+=…·×'.:-]"  # punctuation that can mean something
-    r"|(?<![^\W_])_|_(?![^\W_])"  # _ beside a sign: within a word it stands for itself
+    r"|(?<![^\W_])_|_(?![^\W_])"  # _ next to a sign: within a word it stands for itself
     r"|:(?=\S)|(?<=www)\.",  # addresses, which become links by themselves, and :emoji:
     re.IGNORECASE,
 )
@@ -102,7 +102,7 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
 
 
 def _inventory(verdict: Verdict) -> str:
-    """Every check with its cases, and what there is to say beside them; collapsed."""
+    """Every check with its cases, and the lines next to them; collapsed."""
     what = f"{counted(len(verdict.checks), 'check')} on {counted(verdict.executed, 'step')}"
     lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
     lines += ["| check | cases | |", "|---|---|---|"]

@@ -38,7 +38,7 @@ class Delivery:
         return Delivery(directory, wanted, github, shown)
 
     def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
-        """Write every format and say where; with ``github`` annotate and add to the summary.
+        """Write every format and print where; with ``github`` annotate and add to the summary.
 
         What cannot be written costs nothing else: it is handed back, each with what went wrong.
         """

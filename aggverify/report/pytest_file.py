@@ -54,7 +54,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _given_options(finding: Finding) -> Iterator[str]:
-    """What only a person can say of the case, as its replay command does."""
+    """Options of the case that only a person can give, as its replay command does."""
     words: list[Any] = list(finding.replay)
     for option in ("oracle", "adapter", "against", "engine"):
         if f"--{option}" in words:

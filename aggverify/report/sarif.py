@@ -45,7 +45,7 @@ def render(document: Document) -> str:
 
 
 def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str, Any]:
-    """What a code is; of a person's own, what the document says of it."""
+    """What a code is; of a person's own, as the document has it."""
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
     known = CODES.get(code)

@@ -62,7 +62,7 @@ USUAL, IN_SUITE = Style(), Style(in_suite=True)
 
 
 def render(document: Document) -> str:
-    """Every verdict with all there is to say of it, and the consequence in words."""
+    """Every verdict with all of its lines, and the consequence in words."""
     safe, style = harmless(document), Style(verbose=True)
     lines = [line for verdict in safe.verdicts for line in (*verdict_lines(verdict, style), "")]
     lines += safe.error.split("\n") if safe.error else []
@@ -214,7 +214,7 @@ def _unjudged(verdict: Verdict) -> dict[str, list[str]]:
 
 
 def coloured(line: str) -> str | None:
-    """The style of a line that says how something ended."""
+    """The style of a line that reports how something ended."""
     word = line.split("  ", 1)[0]
     if word in ("HAZARD", "WAIVED", "NOT JUDGED", "INCOMPLETE"):
         return "bold yellow"
@@ -230,7 +230,7 @@ def replay_lines(
 ) -> Iterator[str]:
     """FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
 
-    ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be said.
+    ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be judged.
     """
     if declined is not None:
         yield f"REFUSED case {case}: the reducer refuses {escape.line(declined)} (it was {before})"

@@ -139,7 +139,7 @@ def in_time() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class OtherPath:
-    """The target of ``--against``, loaded in a template process of its own."""
+    """The target of ``--against``, loaded in its own template process."""
 
     target: Target
     description: Mapping[str, Any]
@@ -202,7 +202,7 @@ def opened(
     cannot be imported.
     """
     if adapter is not None:
-        convention(adapter)  # can be read: said before anything is imported
+        convention(adapter)  # can be read: reported before anything is imported
     own = None if adapter is None else str(Path(adapter).absolute())
     template = pool.template(
         HANDLER,

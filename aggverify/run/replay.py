@@ -45,7 +45,7 @@ class Replayed:
     """In the target's words, where a refusal is as good as the right result."""
     executions: int = 0
     declined: Refused | None = None
-    """What the case has and the target declines as a whole: nothing can be said of it."""
+    """What the case has and the target declines as a whole: it cannot be judged."""
     printed: Printed = field(default_factory=Printed)
     """By the first rank, while the case was run."""
     exported: Export | None = None
@@ -55,7 +55,7 @@ class Replayed:
 
     @property
     def outcome(self) -> Again:
-        """In one word. A refusal is told apart from the right result."""
+        """In one word. A refusal is distinguished from the right result."""
         if self.finding is not None:
             failing = self.subject.claim.effect(self.finding.traits) is Effect.FAILS
             return Again.FAILS if failing else Again.HAZARD
@@ -104,7 +104,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What only a person can say of a stored case: which files may be run for it."""
+    """Options of a stored case that only a person can give: which files may be run for it."""
 
     target: str
     oracle: str | None = None
@@ -218,7 +218,7 @@ def _exported(found: Replayed, executor: Executor, check: Check) -> Replayed:
 
 
 def _called(claim: Claim, options: ReplayOptions) -> str:
-    """How the reducer was called: by a file only if the person says which."""
+    """How the reducer was called: by a file only if the person names it."""
     return claim.convention if claim.adapter is None else options.adapter or claim.convention
 
 

@@ -60,7 +60,7 @@ def verify(
     known: Sequence[model.Waiver] = (),
 ) -> tuple[RunVerdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
-    what is accepted beside what the request says.
+    what is accepted in addition to what the request accepts.
 
     The deadline ends it with what is known by then, and before that is anything at all it raises
     TooLate. Ctrl-C is raised on; the verdicts known by then are emitted.
@@ -212,13 +212,13 @@ class _Work:
         return self._first is not None
 
     def look(self, emit: Emit, deadline: Deadline) -> None:
-        """Tell what a few cases show already."""
+        """Report what a few cases show already."""
         if len(self.entries) < 2 or self._before.only:
             return
         try:
             seen = first_failure(self.entries, self._executor, self._statistics, deadline)
         except NotJudged:
-            return  # the check that it happens to says so
+            return  # the check that it happens to reports it
         if seen is not None:
             self._seen = seen
             emit(Seen(seen))
@@ -281,7 +281,7 @@ class _Work:
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
-        """What was told after a first look, where its check was stopped before it found it."""
+        """What was reported after a first look, where its check was stopped before it found it."""
         if self._seen is None:
             return None
         name = self._seen.check

@@ -40,7 +40,7 @@ from aggverify.world import Pool, Template
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a person says on the command line."""
+    """What a person gives on the command line."""
 
     target: str
     mode: str | None = None
@@ -120,7 +120,7 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
 
 
 def _given_hints(wanted: Wanted, offer: Offer) -> CallHints:
-    """What the command line says of the function; raises InputError for what cannot be."""
+    """What the command line declares of the function; raises InputError for what cannot be."""
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
@@ -168,7 +168,7 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
 def _as_it_is(
     wanted: Wanted, target: Target, template: Template, choice: Choice, ask: Ask
 ) -> Beginning:
-    """For a function of a known signature: what it does not declare is said in the test."""
+    """For a function of a known signature: the test gives what it does not declare."""
     request = Request(
         target.text,
         modes=() if wanted.mode is None else (wanted.mode,),

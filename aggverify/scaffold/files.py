@@ -25,16 +25,17 @@ _ROOTS = (".git", "pyproject.toml")
 
 @dataclass(frozen=True, slots=True)
 class ScaffoldSubject:
-    """What is verified: a file or target, and what is said of it beside what it declares."""
+    """What is verified: a file or target, and the options that are given in addition to what it
+    declares."""
 
     function: str
     target: str
     """As on a command line in the project's root."""
     sibling: str | None
-    """The file's name with what of it is meant, where it lies beside the test."""
+    """The file's name with what of it is meant, where it lies next to the test."""
     options: Mapping[str, Any] = field(default_factory=dict)
     left: tuple[str, ...] = ()
-    """Options that only the person can say."""
+    """Options that only the person can give."""
 
     @property
     def name(self) -> str:
@@ -74,7 +75,7 @@ _PLAIN = re.compile(r"[\w ./:=,+-]*")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Texts by path, in the order they are told."""
+    """Texts by path, in the order in which they are listed."""
 
     texts: Mapping[Path, str]
     command: str

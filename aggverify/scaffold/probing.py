@@ -1,4 +1,4 @@
-"""Calling a person's function in ranks, to see what its parameters' names do not say."""
+"""Calling a person's function in ranks, to see what its parameters' names do not show."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Probe:
 
 
 def _trouble(done: Sequence[Execution]) -> str:
-    """What the first step that came to nothing says, in one line."""
+    """The message of the first step that came to nothing, in one line."""
     failure = next((e.failure for e in done if e.failure is not None), None)
     message = "the weights are not finite" if failure is None else failure.message
     return " ".join(message.split())[:LONGEST]
@@ -153,7 +153,7 @@ def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, objec
 def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     """The one that is right in every layout, or else the first that is a mode at all.
 
-    Where parameters were filled in and several modes come of it, what all of them agree on, beside
+    Where parameters were filled in and several modes come of it, what all of them agree on, next to
     one of each.
     """
     wanted = [p for p in found if p.mode is not None and known.mode in (None, p.mode)]

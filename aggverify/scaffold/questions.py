@@ -1,4 +1,4 @@
-"""What is asked of a person where neither names nor calls say it."""
+"""What is asked of a person where neither names nor calls show it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggverify.scaffold.probing import Probed
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing to be said; ``choices`` are all there are, or none where anything may be."""
+    """One thing to be declared; ``choices`` are all there are, or none where anything may be."""
 
     what: str
     text: str
@@ -30,7 +30,7 @@ class Question:
 
 
 Ask = Callable[[Question], str | None]
-"""Puts a question to the person; None where nobody answers."""
+"""Puts a question to the person; None without an answer."""
 
 
 def no_answers(question: Question) -> None:
@@ -38,7 +38,7 @@ def no_answers(question: Question) -> None:
 
 
 def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
-    """With what the person says of parameters whose names say nothing."""
+    """With what the person declares of parameters whose names show nothing."""
     answered = dict(known.arguments)
     for parameter in Adapter(offer, known).unknown:
         text = (
@@ -55,7 +55,7 @@ OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
 
 
 def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> CallHints:
-    """With what the person says of counts that may be the step's or the micro-batch's."""
+    """With what the person declares of counts that may be the step's or the micro-batch's."""
     answered = dict(probed.known.arguments)
     for parameter, other in others.items():
         text = in_doubt(offer, parameter, probed, other)
@@ -95,7 +95,7 @@ def expression(parameter: str, text: str) -> str:
 
 
 def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
-    """With mode and engine, as far as they are known or said; what is not is left to say."""
+    """With mode and engine, as far as they are known or given; what is not is left to fill in."""
     if probed.among:
         answer = ask(_among(offer, probed.among))
         probed = probed.among[answer] if answer else probed
@@ -123,7 +123,7 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
 
 
 def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
-    """Which of mode and engine its names alone say: neither a person, nor any call."""
+    """Which of mode and engine only its names show: neither a person, nor any call."""
     if "mode" in claimed and probed.known.mode is None and probed.mode != claimed["mode"]:
         yield "mode"
     engine = claimed.get("engine")
@@ -137,7 +137,7 @@ def _mode(function: str) -> Question:
 
 
 def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
-    """What it implements, where that says what its parameters are as well."""
+    """What it implements, where that determines what its parameters are as well."""
     lines = [f"which mode does {offer.name} implement?"]
     for mode, probed in among.items():
         adapter = Adapter(offer, probed.known)
@@ -154,7 +154,7 @@ def _engine(function: str, right: Sequence[str]) -> Question:
 
 
 def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Options of a function that needs no adapter, and those that are left to say."""
+    """Options of a function that needs no adapter, and those that are left to fill in."""
     first, left = found[0], []
     options: dict[str, Any] = {}
     modes = [s.mode for s in found if s.mode is not None]

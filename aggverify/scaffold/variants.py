@@ -1,4 +1,4 @@
-"""What a function might be called with, where the names of its parameters do not say."""
+"""What a function might be called with, where the names of its parameters do not show it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def forms(known: CallHints, *, several: bool = False) -> Iterator[CallHints]:
 
 
 def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
-    """Every plausible way to fill the parameters whose names say nothing, at most ``MOST``."""
+    """Every plausible way to fill the parameters whose names show nothing, at most ``MOST``."""
     adapter = Adapter(offer, known)
     unknown = adapter.unknown
     choices = [_mode_names(known) if role(p) is Role.MODE else _GUESSES for p in unknown]
@@ -56,7 +56,7 @@ OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
 
 
 def other_readings(offer: Offer, known: CallHints) -> Mapping[str, CallHints]:
-    """By parameter, each count of which the name does not say that it is the step's, as the
+    """By parameter, each count of which the name does not show that it is the step's, as the
     micro-batch's."""
     adapter, found = Adapter(offer, known), {}
     for p in (p for p in assumed(adapter) if p not in known.found):

@@ -26,7 +26,7 @@ def merger() -> Any:
 
 
 def merged(logs: Any) -> Any:
-    """The logs of a rank's micro-batches, each with what the trainer passes beside them."""
+    """The logs of a rank's micro-batches, each with what the trainer passes next to them."""
     takes = inspect.signature(merger()).parameters
     return merger()(logs, **{name: logs[0][name] for name in takes if name in logs[0]})
 

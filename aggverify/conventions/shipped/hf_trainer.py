@@ -47,7 +47,7 @@ ADAPTER = {
     ],
 }
 FAR = 48.0
-"""exp(-48) is lost beside 1 in float64, and no 0 in float32."""
+"""exp(-48) is lost when added to 1 in float64, and no 0 in float32."""
 _IGNORED = -100
 
 

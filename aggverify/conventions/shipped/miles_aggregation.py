@@ -1,4 +1,4 @@
-"""The reducer of ``--loss-aggregation`` in miles: four modes, told by ``args``; its place in a
+"""The reducer of ``--loss-aggregation`` in miles: four modes, chosen by ``args``; its place in a
 parallel state, packed samples or rows of one width."""
 
 from typing import Any

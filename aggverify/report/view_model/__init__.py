@@ -1,4 +1,4 @@
-"""What a verdict document says, in words: one place for every format. Nothing is escaped here."""
+"""A verdict document in words: one place for every format. Nothing is escaped here."""
 
 from aggverify.report.view_model.finding import (
     MAX_LINE,

@@ -98,7 +98,7 @@ def _worst(finding: Finding) -> Iterator[str]:
 
 
 def _times(factor: Fraction) -> str:
-    """``: 3/2 times too much``; nothing where the numbers already say it."""
+    """``: 3/2 times too much``; nothing where the numbers already show it."""
     if factor <= 0:
         return ""
     if factor.denominator > 10**6 and abs(factor - 1) < Fraction(1, 10):

@@ -17,7 +17,7 @@ from aggverify.trainer.conditions import Condition
 from aggverify.world import Fault
 
 MOST = 6
-"""Parts of functions that are told."""
+"""Parts of functions that are reported."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class BranchCoverage:
         conditions: Sequence[Condition | Decided] = (),
         fixed: Collection[str] = (),
     ) -> Iterator[tuple[str, str]]:
-        """Codes of warnings and what they say: what never ran of functions that did, and what ran
+        """Codes of warnings and their texts: what never ran of functions that did, and what ran
         on one rank only though its function ran on several. ``fixed``: parameters with one value
         in training, so that a condition on one of them alone goes one way."""
         ran, sharded = set(self.lines), self.on(SHARDED)
@@ -111,8 +111,8 @@ def _on(ran: Mapping[int, int], kind: str) -> set[int]:
 def _one_way(
     conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
-    """Those of the conditions asked for that went one way only, where no line that never ran says
-    so."""
+    """Those of the conditions asked for that went one way only, where no line that never ran shows
+    it."""
     for n in sorted(asked):
         condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen
         left = condition.otherwise if true else condition.then

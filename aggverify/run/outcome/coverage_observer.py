@@ -27,7 +27,7 @@ def warned(code: str, detail: str) -> Warned:
 
 @dataclass(slots=True)
 class CoverageObserver:
-    """Which telling kinds of cases were executed."""
+    """Which distinguishing kinds of cases were executed."""
 
     cases: int = 0
     ragged: bool = False

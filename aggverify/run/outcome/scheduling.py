@@ -26,7 +26,7 @@ class Outcome:
     """Its subject with what has come out on the way."""
     summary: model.Check
     findings: tuple[ReportedFinding, ...]
-    """Each of a cause of its own, as far as the check can tell."""
+    """Each with its own cause, as far as the check distinguishes them."""
     statistics: RunStatistics
     """Of this entry and of those before it."""
     stopped: Incomplete | None = None
@@ -79,7 +79,7 @@ def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
 
 
 def _outside(space: Space, fatal: Finding) -> Space | None:
-    """The space without what the smallest such step has beyond a plain one, which says nothing new
+    """The space without what the smallest such step has beyond a plain one, which shows nothing new
     and may cost a world of ranks; None where that is nothing."""
     case, step = fatal.case, fatal.case.step
     if more := dimensions(case.layout):

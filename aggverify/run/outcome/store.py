@@ -148,7 +148,7 @@ def file_of(target: str) -> str:
 
 
 def concerns(stored: StoredCase, target: str) -> bool:
-    """Whether the case was stored of that target, as far as can be said before it is imported."""
+    """Whether the case was stored of that target, as far as is known before it is imported."""
     file, _, function = "".join(stored.whose[:1]).rpartition(":")
     return file == file_of(target) and split(target)[1] in (None, function)
 
@@ -169,7 +169,7 @@ def _from_project(head: str) -> str:
 
 
 def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
-    """Raise InputError unless the file that a case names may be run though nobody has said it: it
+    """Raise InputError unless the file that a case names may be run although no option names it: it
     lies in the project, and the case in a report directory, where only the tool writes."""
     head, _ = split(found_again(stored))
     root = project.root(Path.cwd()).resolve()

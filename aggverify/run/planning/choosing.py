@@ -43,7 +43,7 @@ def choose(
 ) -> Choice:
     """The reducer among what the module offers; raises CandidateError with what stands there.
 
-    ``among``: what is found out from a signature; all that can be where nothing is said.
+    ``among``: what is found out from a signature; all that can be where nothing is named.
     """
     offers = [Offer.from_json(data) for data in description["offers"]]
     known = by_shape() if among is None else [*among]
@@ -84,14 +84,14 @@ def _named(
         if found.owner:
             raise _nothing_found(target, [found], conventions)
         raise CandidateError(f"{target.text} {found.why_not}")
-    # Convention and function named: called as told; if that cannot be, it is the finding.
+    # Convention and function named: called as named; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
         return _choice(found, conventions[0])
     raise _nothing_found(target, [found], conventions)
 
 
 def _may_be_native(offer: Offer) -> bool:
-    """Whether it takes two arguments, and no name says that the second is no batch."""
+    """Whether it takes two arguments, and no name shows that the second is no batch."""
     second = offer.parameters[1] if len(offer.parameters) > 1 else ""
     return offer.takes(2) and role(second) in (None, Role.BATCH)
 
@@ -200,7 +200,7 @@ def _nothing_found(
         adapter = adapted(offer, origin(target))
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     if any(o.why_not and not o.owner and _shaped([o], conventions) for o in own):
-        return NoReducer("\n".join(parts))  # what stands in the way has been said
+        return NoReducer("\n".join(parts))  # what stands in the way has been named
     parts.append(f"  the simplest signature: {conventions[0].signature}")
     parts.append(f"  `aggverify conventions` lists all {len(conventions)}")
     return NoReducer("\n".join(parts))

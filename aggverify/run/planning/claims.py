@@ -40,7 +40,7 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
     declared = description.get("declared") or {}
     own = declared.get("engine") if isinstance(declared, Mapping) else None
     if isinstance(own, str) and ":" in own:
-        # The parent would import it, and the candidate has no say in what that does.
+        # The parent would import it, and the candidate cannot decide what that does.
         raise InputError(
             f"AGGVERIFY: name an engine of your own on the command line: --engine {own:.200}"
         )
@@ -49,8 +49,8 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
-    """The request with what the file declares of itself where nothing was said, and with what the
-    project's settings say where the file does not either."""
+    """The request with what the file declares where no option was given, and with what the
+    project's settings have where the file does not either."""
     declared = declaration(description)
     written = {**request.settings, **declared}
     if request.oracle is not None or request.modes:
@@ -72,8 +72,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
 
 
 def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
-    """What the command line says, or where it says nothing what was said elsewhere; both together
-    of an option that adds."""
+    """The command line's value, or where it has none the value from elsewhere; both together of an
+    option that adds."""
     if option.kind is OptionType.FLAG:
         return bool(own or written.get(option.key))
     if option.kind is OptionType.TEXTS and option.adds:
@@ -128,7 +128,7 @@ def subjects(
 
 
 def _notes(subject: Subject) -> tuple[str, ...]:
-    """What its convention has to say."""
+    """Notes of its convention."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
         shared = EXPERTS in subject.features
         return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))
@@ -157,7 +157,7 @@ def _in_vain(subject: Subject) -> Iterator[str]:
 
 
 _DEFAULT_DIVISOR = 16.0
-"""Of the worked examples: for a mode that nobody asked for by name."""
+"""Of the worked examples: for a mode that was not asked for by name."""
 
 
 def _divided(name: str | None) -> bool:
@@ -169,7 +169,7 @@ def _divided(name: str | None) -> bool:
 
 
 def _default_modes(choice: Choice, request: Request) -> tuple[str | None, ...]:
-    """All that it can be told and that can be right; all, where none can, to hear why."""
+    """All that it can be given and that can be right; all, where none can, to see why."""
     how = choice.convention
     if not how.mode_is_argument:
         return (None,)
@@ -234,7 +234,7 @@ def _claim(
 
 
 def _check_rows(request: Request, modes: Sequence[str | None]) -> None:
-    """Whether a size of micro-batches is said for a mode that has one, and groups have none."""
+    """Whether a size of micro-batches is given for a mode that has one, and groups have none."""
     sized = [name for name in modes if name is not None and family(name) == LEGACY.name]
     if request.micro_batch_size is not None and not sized:
         raise InputError(
@@ -321,8 +321,8 @@ def _offered(name: str, choice: Choice) -> bool:
 
 
 def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call,
-    with their readings where these are ``said``."""
+    """The per-token inputs that a native reducer takes next to the losses, or an adapter's call,
+    with their readings where these are in ``written``."""
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
     written = written or {}

@@ -25,7 +25,7 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
     returns logs, and in which precision it computes."""
     if subject.only_called:
         return subject
-    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+    with suppress(NotJudged):  # the checks run into it too, and report what they could not judge
         subject = settled(subject, executor)
     first = executor.run(subject, distinguishing_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
@@ -38,7 +38,7 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
-    is read as the gradient over the advantage, so that no mode's can be read beside it."""
+    is read as the gradient over the advantage, so that no mode's can be read next to it."""
     case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
         return
@@ -63,7 +63,7 @@ def _communicates(subject: Subject, executor: Executor) -> bool:
     wanted = [RunSpec(c, alone=True) for c in cases if c.layout.world_size == 2][:MOST_TRACED]
     try:
         ran = executor.run(subject, wanted)
-    except NotJudged:  # the checks run into it too, and say what they could not judge
+    except NotJudged:  # the checks run into it too, and report what they could not judge
         return True
     return any(call.place for e in ran for trace in e.traces for call in trace)
 
@@ -83,7 +83,7 @@ def compiling(subject: Subject) -> Subject:
 def identified(subject: Subject, executor: Executor) -> Subject:
     """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
 
-    Where nobody has named an engine, every other one is tried after the convention's default.
+    Where no option names an engine, every other one is tried after the convention's default.
     """
     if subject.has_oracle or subject.nonlinear or subject.only_called:
         return subject

@@ -1,4 +1,4 @@
-"""Which engine a reducer is right under, where nobody has said what the trainer does.
+"""Which engine a reducer is right under, where no option names the trainer's engine.
 
 A factor that is wrong under one engine is what another one needs: before anything is judged, let
 alone advised, the engine that fits best is found on a few steps with every dimension above 1.
@@ -55,7 +55,7 @@ def engine_settled(subject: Subject, executor: Executor) -> Subject:
     """The subject under the engine it fits best, the claim's own wherever that fits as well."""
     if not subject.engine_assumed:
         return subject
-    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+    with suppress(NotJudged):  # the checks run into it too, and report what they could not judge
         return _settled(subject, executor)
     return subject
 
@@ -90,7 +90,7 @@ def _settled(subject: Subject, executor: Executor) -> Subject:
 def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subject:
     """The subject without context parallelism, where that alone does not fit the engine found and
     is no mistake either: under another engine it is right. Such code is written for trainers
-    that have none, as a factor of ``dp_size`` under DDP; whether this one has, nobody has said."""
+    that have none, as a factor of ``dp_size`` under DDP; whether this one has is not declared."""
     sliced = [case for case in next(iter(fits.values())) if dimensions(case.layout) == {_C}]
     right = any(all(of[case].steady for case in sliced) for of in fits.values())
     if not sliced or not right or not subject.engine_in_question or _FEATURE in subject.claimed:

@@ -1,4 +1,5 @@
-"""Which mode does a reducer implement, and in which precision: read off a few telling steps."""
+"""Which mode does a reducer implement, and in which precision: read off a few distinguishing
+steps."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ added epsilon is not."""
 
 
 def distinguishing_cases() -> tuple[Case, ...]:
-    """The telling steps on one rank."""
+    """The distinguishing steps on one rank."""
     return tuple(_trivial(text) for text in IDENTIFYING)
 
 
 def identify(
     subject: Subject, executor: Executor, modes: Sequence[str]
 ) -> tuple[str, float | None] | None:
-    """The mode (and divisor) whose exact weights the candidate has on every telling step."""
+    """The mode (and divisor) whose exact weights the candidate has on every distinguishing step."""
     executions = executor.run(subject, distinguishing_cases())
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None

@@ -21,7 +21,7 @@ def own_names(how: Convention) -> Mapping[str, str]:
 def canonical(
     name: str, micro_batch_size: int | None = None, own: Mapping[str, str] = NOTHING
 ) -> tuple[str, tuple[str, ...]]:
-    """The mode's own name and what the verdict says of the one given, if there is anything; raises
+    """The mode's own name and what the verdict notes of the one given, if there is anything; raises
     InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's names,
     which go before those of frameworks."""
     if name == NONLINEAR:

@@ -25,9 +25,9 @@ class PlannedCheck:
     subject: Subject
     space: Space | None
     instead: State | None = None
-    """What becomes of a check that is not run."""
+    """State reported for a skipped check."""
     why_not: str | None = None
-    """For what reason, where the state does not say it all."""
+    """For what reason, where the state is not enough."""
 
     def becoming(self, state: State, why_not: str | None) -> PlannedCheck:
         """The same entry, not to be run for that reason."""

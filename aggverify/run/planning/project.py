@@ -45,7 +45,7 @@ def root(start: Path) -> Path:
 
 def places(module: str, path: Sequence[str]) -> list[Path]:
     """Where the code of a module on that path lies, which is not imported for that; somewhere,
-    where it cannot be said: what else finds a module may be anybody's."""
+    where that is not known: what else finds a module may be anybody's."""
     found: list[str] = []
     name, folders = "", list(path)
     for part in module.split("."):

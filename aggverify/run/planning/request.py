@@ -32,7 +32,7 @@ class Request:
     modes: tuple[str, ...] = default("mode")
     convention: str | None = default("convention")
     adapter: str | None = default("adapter")
-    """The file that says how it is called, which goes before every convention that is named."""
+    """The file that declares how it is called, which goes before every convention that is named."""
     engine: str | None = default("engine")
     divisor: float | None = default("divisor")
     claims: frozenset[str] = default("claim")
@@ -64,7 +64,7 @@ class Request:
     skip: tuple[str, ...] = default("skip")
     exit_first: bool = default("exit_first")
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the project's pyproject.toml says, where neither an option nor the file does."""
+    """What the project's pyproject.toml has, where neither an option nor the file does."""
     settings_source: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Request:
 
     @property
     def called(self) -> str:
-        """What says how the reducer is called; ``auto`` where it is to be found out."""
+        """What declares how the reducer is called; ``auto`` where it is to be found out."""
         return self.adapter or self.convention or "auto"
 
     @property
@@ -136,7 +136,7 @@ def is_own_code(text: str | None) -> bool:
 
 
 def _with(option: Option, given: Any, settings_values: Any) -> Any:
-    """What the command line says, or the project; both together of an option that adds."""
+    """The command line's value, or the project's; both together of an option that adds."""
     if option.adds and given is not None and settings_values is not None:
         return (*texts(given), *texts(settings_values))
     return settings_values if given is None else given
@@ -145,9 +145,9 @@ def _with(option: Option, given: Any, settings_values: Any) -> Any:
 def requested(
     target: str, given: Mapping[str, Any], settings_values: Mapping[str, Any], source: object = None
 ) -> Request:
-    """The request of a command line, by key, with the project's settings where it says nothing.
+    """The request of a command line, by key, with the project's settings where it has no value.
 
-    What a file may say of itself waits until the file is known: ``claims.completed``.
+    What a file may declare waits until the file is known: ``claims.completed``.
     """
     installed_modes()
     values: dict[str, Any] = {}

@@ -66,7 +66,7 @@ def _readable(path: Path) -> Path:
         ) from None
     except ValueError as error:
         raise CandidateError(f"not Python source: {path} ({error})") from None
-    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+    except (MemoryError, RecursionError):  # CPython's parser raises MemoryError for a full stack
         raise CandidateError(f"{path}: an expression nests too deeply to be compiled") from None
     return path.resolve()
 
@@ -99,7 +99,7 @@ def _short(folder: Path) -> str:
 
 
 def origin(target: Target) -> ImportSource:
-    """From where a file that lies beside the target imports it."""
+    """From where a file that lies next to the target imports it."""
     if target.path is None:
         return ImportSource(target.module)
     name, file = target.path.stem, target.path.name

@@ -72,7 +72,7 @@ def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
         if cases & left:
             found.append(one)
             left -= cases
-    if not left:  # otherwise it raises for a reason of its own
+    if not left:  # otherwise it raises for another reason
         yield from found
 
 

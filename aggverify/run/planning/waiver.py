@@ -1,4 +1,4 @@
-"""Findings that a person accepts, each with a reason: what ``--accept`` says."""
+"""Findings that a person accepts, each with a reason: the option ``--accept``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from aggverify.steps.layouts import dimensions
 
 SLIDE = Fraction(1, 1000)
 """A deviation that many times smaller is another one: a factor is never that small on a smaller
-case, a rounding in float32 is that small beside any factor."""
+case, a rounding in float32 is that small compared with any factor."""
 
 
 def same_failure(found: Finding, other: Finding | None) -> bool:
@@ -29,7 +29,7 @@ def same_failure(found: Finding, other: Finding | None) -> bool:
 
 def same_cause(known: Finding, other: Finding) -> bool:
     """Whether the other may be nothing but the known one again, on a case that was not made small:
-    the same thing said, of the losses where the known one's layout has a part in it, of a term
+    the same thing reported, of the losses where the known one's layout has a part in it, of a term
     anywhere."""
     if _key(known) != _key(other):
         return False

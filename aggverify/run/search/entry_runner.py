@@ -41,7 +41,7 @@ from aggverify.run.search.triage import Evidence, triage_finding
 
 Emit = Callable[[Event], None]
 MOST = 3
-"""Findings of one check, each of a cause of its own."""
+"""Findings of one check, each with its own cause."""
 
 
 def run_check(
@@ -54,7 +54,7 @@ def run_check(
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
-    """Run the entry, or say why it is not run; with what is known when it is stopped.
+    """Run the entry, or report why it is not run; with what is known when it is stopped.
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
@@ -186,7 +186,7 @@ def _as_wide(space: Space, wide: Space) -> Space:
 def _look_into(
     run: CheckRun, finding: Finding, reported: list[ReportedFinding], emit: Emit
 ) -> None:
-    """Add a finding with what can be said of it; when that is stopped, with what is known."""
+    """Add a finding with all that is known of it; when that is stopped, with what is known."""
     evidence = Evidence()
     try:
         triage_finding(run, finding, evidence, lambda seen: emit(Seen(seen)))

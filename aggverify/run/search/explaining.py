@@ -1,4 +1,4 @@
-"""Observations made to explain one finding: over all layouts, and cases that tell forms apart."""
+"""Observations made to explain one finding: over all layouts, and cases that distinguish forms."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from aggverify.steps.notation import parse_step
 
 _LARGE = 100_000
 _ROUNDS = 3
-"""Cases run to tell remaining forms apart, one round after the other."""
+"""Cases run to distinguish remaining forms, one round after the other."""
 _TRIED = 8
 """Cases at most in each round that a form is tried on."""
 
@@ -78,7 +78,7 @@ def explain(
     """Diagnose a finding; ``own`` are the cases of the check that made it, ``others`` more like
     these, on which a formula may be tried."""
     if finding.case.step.num_response_tokens > _LARGE:
-        return None  # forms are fitted to small steps; the finding's message says what it can
+        return None  # forms are fitted to small steps; the finding's message has all that is known
     subject = subject.knowing(trust_formula=True)
     shown = finding.observed is not None
     how = finding.traits.diagnosed
@@ -169,8 +169,8 @@ def _stored(subject: Subject) -> list[Case]:
 
 
 def _of_groups(size: int) -> Iterator[Case]:
-    """Two and three prompt groups of one size: with one, no count of groups is told from another
-    factor. Stored cases have small ones."""
+    """Two and three prompt groups of one size: with one, no count of groups is distinguished from
+    another factor. Stored cases have small ones."""
     for number in (2, 3) if size else ():
         groups = (
             " ".join(f"1/{'1' * (1 + (g + i) % 3)}" for i in range(size)) for g in range(number)

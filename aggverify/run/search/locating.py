@@ -18,7 +18,7 @@ from aggverify.run.search.shrink_passes import smaller
 from aggverify.steps.case import Case
 
 NEAR, FAR, FAILING, LONG = 48, 48, 32, 20_000
-"""Cases beside the smallest failing one, of others, and failing ones already seen, at most; tokens
+"""Cases next to the smallest failing one, of others, and failing ones already seen, at most; tokens
 of a step that is not run once more."""
 UNNAMED = "another-formula"
 

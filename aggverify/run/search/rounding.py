@@ -1,9 +1,9 @@
 """Whether a deviation is float32 arithmetic inside the candidate, or a mistake of that size.
 
-What telling steps on one rank show is known before anything is judged (planning/identify.py). A
-constant can be exact there and rounded elsewhere: ``tokens / (dp * cp)`` made in float32, a factor
-of three micro-batches. Where every count and every size is a power of two nothing is rounded, and
-a mistake is as large as anywhere.
+What distinguishing steps on one rank show is known before anything is judged
+(planning/identify.py). A constant can be exact there and rounded elsewhere: ``tokens / (dp * cp)``
+made in float32, a factor of three micro-batches. Where every count and every size is a power of two
+nothing is rounded, and a mistake is as large as anywhere.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class CheckRun:
     not_judged: str | None = None
     """What kept it from being judged that is not the candidate's doing."""
     talks: bool = False
-    """Whether virtual ranks issued collectives: then there is nothing to say."""
+    """Whether virtual ranks issued collectives: then it is not applicable."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
     executions: int = 0
@@ -93,7 +93,7 @@ class CheckRun:
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
     def clock(self) -> float:
-        """Seconds for budgets: of the wall where a person has said how many there are."""
+        """Seconds for budgets: of the wall where a person has given how many there are."""
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
@@ -162,7 +162,7 @@ class CheckRun:
         self.found = None
         if self.check.only is not None:
             return None
-        # Another term can be wrong in the same dimension; of the losses it would be told again.
+        # Another term can be wrong in the same dimension; of the losses it would be reported again.
         mine = dimensions(known.case.layout) if known.term is None else frozenset()
         rest = folded(self.space, mine)
         drawn = bool(sizes(rest)) and (bool(mine) or known.term is not None)
@@ -300,7 +300,7 @@ class CheckRun:
         return None if self._is_known(finding) else finding
 
     def _has_results(self, mine: Sequence[Execution]) -> bool:
-        """Whether the variants of a case say something of it."""
+        """Whether the variants of a case allow a judgement."""
         first, *others = map(_has_result, mine)
         return first and (any(others) if self.check.one_will_do else all(others))
 
@@ -346,7 +346,7 @@ class CheckRun:
 
 
 def _has_result(execution: Execution) -> bool:
-    """Whether there is something to judge: equal failures say nothing of what would have come."""
+    """Whether there is something to judge: equal failures do not show what would have come."""
     if execution.failure is not None:
         return False
     return execution.weights is None or is_finite(execution)

@@ -67,7 +67,7 @@ def _first(
 
 @lru_cache(maxsize=64)
 def plain_cases(space: Space) -> tuple[Case, ...]:
-    """Those of the smallest cases with nothing masked and every sample a prompt of its own."""
+    """Those of the smallest cases with nothing masked and every sample its own prompt."""
     return tuple(case for case in smallest_cases(space) if _is_plain(case))
 
 

@@ -1,4 +1,4 @@
-"""The simplest step there is: a reducer that does not get through it is told so at once, and
+"""The simplest step there is: a reducer that does not get through it gets a finding at once, and
 nothing else is run."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
 
 
 def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
-    """Those whose mode the reducer takes. One of several that nobody has asked for by name, and
-    that it refuses on the simplest steps, is none of its own: the others say so."""
+    """Those whose mode the reducer takes. One of several that were not asked for by name, and that
+    it refuses on the simplest steps, is not one of its modes: the others note it."""
     if len(subjects) < 2 or any(s.found.mode_declared for s in subjects):
         return tuple(subjects)
     words = [(s, _refused(s, executor)) for s in subjects]
@@ -72,7 +72,7 @@ def _refused(subject: Subject, executor: Executor) -> str | None:
     for case in simplest(subject):
         try:
             [ran] = executor.run(subject, [case])
-        except UnknownVersion:  # its first step runs into it too, and says so
+        except UnknownVersion:  # its first step runs into it too, and reports it
             return None
         words = refusal(ran)
         if words is None:

@@ -31,12 +31,12 @@ from aggverify.run.search.runner import CheckRun
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
 DRAWN, HELD_OUT = 160, 24
-"""Cases drawn for a diagnosis, and so many of them that all it says must hold on as well."""
+"""Cases drawn for a diagnosis, and so many of them that it must hold on as well."""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What these executions say, as far as they came."""
+    """What these executions show, as far as they came."""
 
     confirmed: bool | None = None
     """Whether the finding came back in fresh worlds; None where that could not be tried."""
@@ -75,13 +75,13 @@ def triage_finding(
             raise NotJudged(f"in one of {runs + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
         if finding.fault is not None and skipped(finding.fault):
-            # What its ranks issued says that some left others waiting, however often that happens.
+            # What its ranks issued shows that some left others waiting, however often that happens.
             found.diagnosis = failure(run.subject, finding, run.executor)
         found.flaky = flaky_finding(finding, 1 + times, runs + 2)
         return
     if not found.confirmed and finding.fault is None:
-        # Whatever else could be observed now is of ranks in another state; what is told first of
-        # the very case has its own diagnosis.
+        # Whatever else could be observed now is of ranks in another state; what is reported first
+        # of the very case has its own diagnosis.
         if again is None:
             found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
@@ -116,7 +116,7 @@ def _again(run: CheckRun, finding: Finding) -> Finding | None:
 
 
 RUNS = 24
-"""How often a step whose failure has not come back is run, to say how often it fails."""
+"""How often a step whose failure has not come back is run, to report how often it fails."""
 
 
 def is_steady(run: CheckRun, finding: Finding) -> bool:
