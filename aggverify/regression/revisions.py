@@ -44,7 +44,7 @@ def compared(
     documents: Path | None = None,
 ) -> Comparison:
     """The comparison of two revisions; cases are stored below ``keep``, both sides' documents in
-    the folder ``documents``. ``tell``: of progress.
+    the folder ``documents``. ``progress``: called with each step.
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """

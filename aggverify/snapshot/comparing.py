@@ -111,7 +111,7 @@ def _judged(subject: Subject, moved: Moved, execution: Execution, own: str, ulps
         level, place = _level(before.values[name], now.values[name], allowed(name))
         if level > worst.level:
             worst = replace(moved, level=level, field=name, place=place)
-    # A digest that differs where all that is told of it is the same: still not the same bits.
+    # A digest that differs where all that is stored of it is the same: still not the same bits.
     return worst if worst.level else replace(moved, level=Level.ULPS, field="losses")
 
 

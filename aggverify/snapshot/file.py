@@ -1,4 +1,4 @@
-"""A snapshot as text: a header that says of what, then one line an entry, sorted.
+"""A snapshot as text: a header that names its subject, then one line an entry, sorted.
 
 What is as it usually is, an entry leaves out: weights that are those of the same step on one rank
 in the same dtype, and losses that are the value.
@@ -33,7 +33,7 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class NumericEnvironment:
-    """What the bits of a sum may depend on beside the reducer."""
+    """What the bits of a sum may depend on apart from the reducer."""
 
     torch: str
     processor: str

@@ -32,7 +32,7 @@ _PLACES = {
 
 
 def format_changes(name: str, found: Compared) -> Iterator[str]:
-    """All there is to say of one snapshot."""
+    """All lines on one snapshot."""
     elsewhere = found.elsewhere
     where = "as recorded" if not elsewhere else f"another than recorded ({', '.join(elsewhere)})"
     yield line(f"{name} · {found.target}")

@@ -1,4 +1,4 @@
-"""Numbers pinned bit for bit, as text: all of them, or of many a digest and what tells how far."""
+"""Numbers pinned bit for bit, as text: all of them, or of many a digest and what shows how far."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Pinned:
 
 
 def _run(word: str) -> list[float]:
-    """One number, or several alike."""
+    """One number, or several equal ones."""
     number, _, times = word.partition("*")
     if times and not 1 < int(times) <= IN_FULL:
         raise ValueError(word)

@@ -1,4 +1,5 @@
-"""``snapshot record`` and ``snapshot check``, from a target or a file to what there is to say."""
+"""``snapshot record`` and ``snapshot check``, from a target or a file to the lines that are
+printed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _ODD = re.compile(r"[^\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A snapshot beside what the reducer does now."""
+    """A snapshot next to what the reducer does now."""
 
     snapshot: Snapshot
     target: str
@@ -87,7 +88,7 @@ def check(
     ulps: int = ULPS,
     pool: Pool,
 ) -> Compared:
-    """The reducer of the snapshot, or another ``target``, beside the record.
+    """The reducer of the snapshot, or another ``target``, next to the record.
 
     Raises AggverifyError where it cannot be run, or may not be: of what a snapshot, which is data,
     names, a file is run unasked only where it lies in the project, and one's own engine or adapter
@@ -137,7 +138,7 @@ def _subject(claim: Claim, target: Target, template: Template, adapter: str | No
 
 
 def _found_again(target: str) -> str:
-    """The target that a snapshot names, if it may be run though nobody has said so."""
+    """The target that a snapshot names, if it may be run although no option names it."""
     head, name = split(target)
     if not is_path(head):
         return target

@@ -21,7 +21,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 LOSSES = 2
-"""Of the ranks' own losses so many in full: a digest says that they moved, the value how far."""
+"""Of the ranks' own losses so many in full: a digest shows that they moved, the value how far."""
 BATCH = 64
 Ran = Mapping[EntryKey, Execution]
 

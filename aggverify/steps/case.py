@@ -208,7 +208,7 @@ def _plain(losses: tuple[float, ...]) -> Any:
     if len(losses) <= WRITTEN_IN_FULL:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)
-    values[np.isnan(values)] = np.nan  # written alike, so they are one run, whatever their bits
+    values[np.isnan(values)] = np.nan  # equal bits, so they are one run
     starts = starts_of_runs(values)
     if len(starts) == 1:
         return {"all": _number(losses[0])}

@@ -98,7 +98,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     _content("fan-out", "rollouts of several samples", _side_by_side),
     _content("ragged-micro-batches", "micro-batches of different sizes", _ragged),
 )
-"""The wider ones first: what they say of a case needs no other."""
+"""The wider ones first: where they differ no other is needed."""
 
 BY_FEATURE = {dimension.feature: dimension for dimension in reversed(DIMENSIONS)}
 """The widest of each feature."""

@@ -1,4 +1,4 @@
-"""The same step told in another order: samples, ids, micro-batches and ranks rearranged."""
+"""The same step in another order: samples, ids, micro-batches and ranks rearranged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def rearranged(step: Step, values: Sequence[float], order: Sequence[int]) -> tup
 
 
 def renamed(step: Step, groups: Sequence[int], rollouts: Sequence[int]) -> Step:
-    """The step with the n-th prompt group called ``groups[n]``, the n-th rollout alike."""
+    """The step with the n-th prompt group called ``groups[n]``, the n-th rollout in the same
+    way."""
     group = dict(zip(step.groups, groups, strict=True))
     rollout = dict(zip(step.rollouts, rollouts, strict=True))
     return Step(

@@ -25,7 +25,7 @@ from aggverify.steps.layouts import (
 )
 
 _DISTINCT, _MANY = 512, 61
-"""Each token of a step has an id of its own, or, where there are more, its neighbours have."""
+"""Each token of a step has its own id, or, where there are more, its neighbours have."""
 NOTHING = -1
 """The token that a position of a prompt, or the last one, predicts of a response."""
 

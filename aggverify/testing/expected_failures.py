@@ -72,7 +72,7 @@ def _read(entry: Entry, report_dir: Path) -> Expected:
 
 
 def _is_about(stored: StoredCase, cell: ConformanceCell, root: Path) -> bool:
-    """As far as can be said before the reducer is imported."""
+    """As far as is known before the reducer is imported."""
     return (
         stored.check == cell.check
         and store.concerns(stored, placed(cell.target, root))

@@ -34,7 +34,7 @@ class ConformanceCell:
     mode: str | None = None
     engine: str | None = None
     modes: tuple[str, ...] = ()
-    """All that are named beside it: a reducer that is told its mode must tell these apart."""
+    """All that are named with it: a reducer that takes its mode must distinguish these."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Of ``aggverify check``, by name."""
     xfail: tuple[Entry, ...] = ()

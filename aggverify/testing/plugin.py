@@ -1,6 +1,6 @@
 """The pytest plugin: options, ranks for the session, how outcomes are reported, a summary.
 
-Loaded into every pytest that has aggverify beside it, so it imports nothing of the rest until a
+Loaded into every pytest that has aggverify installed, so it imports nothing of the rest until a
 test asks for a reducer.
 """
 
@@ -132,7 +132,7 @@ def _folder(config: Any) -> Path:
 
 
 class Controller:
-    """Takes what every test leaves and tells what they say together; gives workers a folder."""
+    """Takes what every test leaves and prints it as one summary; gives workers a folder."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

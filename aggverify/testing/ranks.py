@@ -25,7 +25,7 @@ Key = tuple[str, str | None, RankKind, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A reducer that ranks have imported, with the path beside it."""
+    """A reducer that ranks have imported, with the path that it is compared with."""
 
     template: Template
     other: OtherPath | None

@@ -113,6 +113,6 @@ def _not_judged(found: Result) -> str | None:
 
 
 def _briefly(finding: Finding) -> str:
-    """What all tests of a reducer say that does not get through a step."""
+    """The message of all tests of a reducer that does not get through a step."""
     first_line = finding.message.partition("\n")[0]
     return f"{finding.code} {finding.title}: {first_line}"

@@ -42,7 +42,7 @@ class PreparedSubject:
 class Bench:
     """Runs cells; ``close`` ends every rank.
 
-    ``root``: where paths start. ``usual``: options that hold where a test says nothing.
+    ``root``: where paths start. ``usual``: options that hold where a test gives none.
     ``shared``: a folder that all processes of the session have, if there are several.
     """
 
@@ -137,7 +137,7 @@ class Bench:
         return wanted, known, loaded.executor
 
     def _request(self, cell: ConformanceCell) -> Request:
-        """What the test says, and where it says nothing, the suite."""
+        """The test's options, and where it gives none, the suite's."""
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
         given = {**self._usual, **cell.options, **named}

@@ -1,4 +1,4 @@
-"""What a suite says for all its reducers: pytest's options, then [tool.aggverify]."""
+"""What a suite sets for all its reducers: pytest's options, then [tool.aggverify]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aggverify.execution.options import BY_KEY, default, texts
 from aggverify.run.planning import settings
 
 PYTEST_OPTIONS = ("profile", "seed", "max_time")
-"""Options of pytest that hold where a test says nothing."""
+"""Options of pytest that hold where a test gives none."""
 
 
 def usual(config: pytest.Config) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def formats(config: pytest.Config) -> tuple[str, ...]:
 
 
 def report_dir(config: pytest.Config) -> Path:
-    """Where cases and reports go: beside the rootdir's files."""
+    """Where cases and reports go: next to the rootdir's files."""
     return config.rootpath / Path(_project(config).get("report_dir", default("report_dir")))
 
 

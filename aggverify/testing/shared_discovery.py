@@ -28,7 +28,7 @@ def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None
     meanwhile waits.
 
     None is not shared, nor what is raised: then everyone finds it out. The directory is the
-    session's own; without one there is nobody to share with.
+    session's own; without one there is no other to share with.
     """
     if directory is None:
         return find()
@@ -45,7 +45,7 @@ def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None
 
 @contextmanager
 def _turn(lock: Path) -> Iterator[None]:
-    """Nobody else has it; a process that dies leaves it."""
+    """One process at a time has it; a process that dies leaves it."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

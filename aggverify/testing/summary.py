@@ -1,4 +1,4 @@
-"""What all tests of a session say together, as lines for pytest's summary."""
+"""What all tests of a session report together, as lines for pytest's summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tests = defaultdict[tuple[str, bool], list[str]]
 Kept = tuple[str, Sequence[Any], str | None]
 """A test's name, the verdicts of its check as plain data, and why there is none."""
 SHOWN_LABELS = ("executed", "tried", "slow", "margin", "warning", "established", "note")
-"""Of the inventory; pytest says itself what it skipped."""
+"""Of the inventory; pytest itself reports what it skipped."""
 MOST_NAMES = 3
 
 

@@ -1,4 +1,4 @@
-"""What a rank says of one assignment, beside the gradient."""
+"""What a rank reports of one assignment, apart from the gradient."""
 
 from __future__ import annotations
 

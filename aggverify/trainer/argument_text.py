@@ -12,7 +12,7 @@ from aggverify.trainer.argument_changes import WatchedModule
 from aggverify.trainer.wrapping import around
 
 MOST, LONGEST = 60, 200
-"""Values told, and characters of each."""
+"""Values listed, and characters of each."""
 
 
 Argument = tuple[str, str, str]
@@ -83,6 +83,6 @@ def _arguments(name: str, value: Any) -> Iterator[Argument]:
 
 
 def _cut(value: Any) -> str:
-    """Its text; that of an object of another kind says where it lies in memory, and no more."""
+    """Its text; that of an object of another kind has its address in memory, and no more."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

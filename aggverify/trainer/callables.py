@@ -115,7 +115,7 @@ def _callable(value: Any) -> bool:
 
 
 class _Written:
-    """What the module's source says: which names it imports, and the parameters of its defs."""
+    """What the module's source shows: which names it imports, and the parameters of its defs."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module.__name__
@@ -144,7 +144,7 @@ class _Written:
         except Exception:  # an object whose attributes raise
             return Offer(name, _ANY)
         if name in self._defs and all(p.startswith("*") for p in offer.parameters):
-            # A decorator without functools.wraps: the def under it says what it takes.
+            # A decorator without functools.wraps: the def under it shows what it takes.
             return _as_written(offer, self._defs[name].args)
         return offer
 
@@ -215,7 +215,7 @@ def _what_is_called(value: Any) -> Any:
         return value
     forward = getattr(value, "forward", None)
     if _is_module(type(value)) and callable(forward):
-        return forward  # what nn.Module's own __call__ takes says nothing
+        return forward  # nn.Module's own __call__ takes anything
     return value
 
 
@@ -259,7 +259,7 @@ def _of_trainer(name: str, kind: type) -> Offer | None:
 
 
 def _needs(kind: type) -> tuple[str, ...] | None:
-    """What the constructor cannot be called without; None where one cannot say."""
+    """What the constructor cannot be called without; None where that is not known."""
     try:
         own = inspect.signature(kind).parameters
     except Exception:

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 MOST = 24
-"""Numbers that are told: a table of them is no threshold."""
+"""Numbers that are reported: a table of them is no threshold."""
 _DTYPES = {
     "bfloat16": ("bfloat16",),
     "float16": ("float16", "half"),
@@ -128,7 +128,7 @@ class _Reading:
             yield from self._called(value, inner)
 
     def _called(self, value: Any, inner: list[Any]) -> Iterator[float]:
-        """A function, what wraps one, or an object of the package with numbers of its own."""
+        """A function, what wraps one, or an object of the package with its own numbers."""
         value = getattr(value, "__wrapped__", value)
         if isinstance(value, functools.partial):
             inner += (value.func, value.args, value.keywords)

@@ -92,7 +92,7 @@ def refusals(
     """With what the function refuses each misuse of its mode; None for one that it accepts.
 
     ``run`` carries out a step with the function it is given. An exception counts if it comes out of
-    code of the candidate's own: neither what Python says of a call that does not fit its
+    the candidate's own code: neither Python's own error for a call that does not fit its
     parameters, nor what is wrong with the misused call's result, shows that it looks.
     """
     names = how.parameters or _own_names(function)
@@ -157,7 +157,7 @@ def outcomes(
 
 
 def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
-    """The function, noting what comes out of code of its own; so with one that it returns."""
+    """The function, noting what comes out of its own code; so with one that it returns."""
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -76,7 +76,7 @@ def logits(
 def _judge(
     site: Site, k: int, known: SequenceRows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
-    """Tell of the first position whose label, that with the most gradient, is not the right one.
+    """Report the first position whose label, that with the most gradient, is not the right one.
     With smoothing all others have a little."""
     sizes = gradient.detach().abs().double()
     most, label_of = sizes[:, 1:].max(1)

@@ -15,7 +15,7 @@ Subject = tuple[object, ...]
 
 
 class Noting(Protocol):
-    """How this interpreter tells what runs."""
+    """How this interpreter reports what runs."""
 
     lines: set[int]
     outcomes: set[int]
@@ -66,7 +66,7 @@ class Covering:
     @property
     def lines(self) -> tuple[int, ...]:
         """Those of the last ``with``; of what costs nothing any more, some may be left out that
-        were told before on cases of all these kinds."""
+        were reported before on cases of all these kinds."""
         return tuple(sorted(self._how.lines)) if self._how and self._how.lines else ()
 
     @property

@@ -1,4 +1,4 @@
-"""Import the candidate and say what it offers; runs in template and rank processes."""
+"""Import the candidate and describe what it offers; runs in template and rank processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load(target: dict[str, str]) -> ModuleType:
 
 
 def load_adapter(path: str) -> Convention:
-    """A person's own convention, imported; raises ImportError that says so."""
+    """A person's own convention, imported; raises ImportError that names its file."""
     try:
         loaded(path)
         return convention(path)
@@ -119,7 +119,7 @@ def _need(right: bool) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What the bits of a result may depend on beside the code."""
+    """What the bits of a result may depend on apart from the code."""
     import torch
 
     return {

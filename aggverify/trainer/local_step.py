@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _NEXT_TO_NOTHING = 0.002
-"""Seconds of a call that are not worth telling."""
+"""Seconds of a call that are not worth a report."""
 
 
 class CandidateStep:

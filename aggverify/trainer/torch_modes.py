@@ -1,4 +1,4 @@
-"""Modes of torch that a trainer calls a loss in beside plain training: validation, autocast."""
+"""Modes of torch that a trainer calls a loss in apart from plain training: validation, autocast."""
 
 from __future__ import annotations
 

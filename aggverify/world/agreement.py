@@ -67,7 +67,7 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 
 def different(calls: Calls, what: str) -> Disagreement | None:
-    """The odd one out of the collectives that ranks wait in, None when all say the same."""
+    """The odd one out of the collectives that ranks wait in, None when all are the same."""
     return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
@@ -134,7 +134,7 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 def _apart(
     descriptions: Mapping[int, str], what: str, calls: Calls | None = None
 ) -> Disagreement | None:
-    """The odd one out of what each rank says, with the lines that say it."""
+    """The odd one out of the ranks' descriptions, with the lines that show it."""
     at: dict[str, list[int]] = {}
     for rank, text in descriptions.items():
         at.setdefault(text, []).append(rank)

@@ -1,6 +1,6 @@
-"""What ranks, and the process that they are forked from, say: checked where it is read.
+"""Messages of ranks, and of the process that they are forked from: checked where they are read.
 
-Other people's code runs in them and can reach their connections. Anything that they would not say
+Other people's code runs in them and can reach their connections. Anything that they would not send
 by themselves raises WireError.
 """
 
@@ -15,14 +15,14 @@ from aggverify.world.trace import KEPT
 from aggverify.world.wire import WireError
 
 SMALL = 1 << 22
-"""Bytes of an answer beside what its job asks for: the largest exception, traces, state."""
+"""Bytes of an answer in addition to what its job asks for: the largest exception, traces, state."""
 MOST_CHANGES = 256
 _LONGEST = 1 << 14
 """Characters of a line of a trace, or a name."""
 
 
 def rank(header: Mapping[str, Any], *, started: bool) -> None:
-    """Of a rank: that it is ready or at work of its own; once it has ``started``, of a job."""
+    """Of a rank: that it is ready or at its own work; once it has ``started``, of a job."""
     if "preparing" in header:
         _need(isinstance(header["preparing"], bool), "preparing", header["preparing"])
     elif "ready" in header:

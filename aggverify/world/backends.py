@@ -20,13 +20,14 @@ KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 class Backend:
     """A backend of torch.distributed with the kind of device its tensors are on.
 
-    ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
+    ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc show
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
     ``environment``: variables of the processes ranks come from. ``own``: of those alone that are
     joined by it, what they import included. ``transport``: what carries a
-    collective from one rank to another, for the record. ``group``: what ``init_process_group`` is
-    told, where that is not the name. ``shares``: whether ranks may have one device together.
+    collective from one rank to another, for the record. ``group``: the argument of
+    ``init_process_group``, where that is not the name. ``shares``: whether ranks may have one
+    device together.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Backend:
 
     @property
     def is_far(self) -> bool:
-        """Whether tensors are on a device beside the processor."""
+        """Whether tensors are on a device other than the processor."""
         return self.device != "cpu"
 
     def device_of(self, rank: int, devices: int) -> str:

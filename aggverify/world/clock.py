@@ -17,7 +17,7 @@ class Clock:
     _last: float = 0.0
     _lost: float = 0.0
     away: bool = False
-    """Whether that was seen, and nobody has taken note of it by setting this back."""
+    """Whether that was seen, and was not acknowledged by setting this back."""
 
     def __post_init__(self) -> None:
         self._last = time.monotonic()

@@ -1,7 +1,7 @@
 """The driver's side of launched processes: a launcher whose worlds have a rank in each of them.
 
 A world of n ranks lives in the first n hosts, as many as torchrun or srun has started. The driver
-is a process beside the first one. It writes requests to each host, and reads what they write, in
+is a process next to the first one. It writes requests to each host, and reads what they write, in
 the store that their launcher has made.
 """
 
@@ -41,11 +41,11 @@ _CODE = (
 )
 _TURN = 0.1
 _ENDS = 10.0
-"""Seconds in which hosts say that they end."""
+"""Seconds in which hosts report that they end."""
 
 
 class Cluster:
-    """All of them; a ``Launcher``. ``end`` says to them how the command has ended."""
+    """All of them; a ``Launcher``. ``end`` sends them how the command has ended."""
 
     inside = None
     replay_log: ReplayLog | None = None
@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend."""
+        """What carries collectives, apart from the backend."""
         size, machines = self.seat.size, self._machines
         where = "one machine" if machines == 1 else f"{machines} machines"
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
@@ -216,7 +216,7 @@ class Cluster:
             self.check()
             with contextlib.suppress(queue.Empty):
                 number, answer = self._answers.get(timeout=_TURN)
-                # Of a request that was interrupted nobody wants the answer.
+                # The answer to a request that was interrupted is dropped.
                 if (host := waiting.pop(number, None)) is not None:
                     found[host] = answer
         for n, answer in sorted(found.items()):
@@ -225,7 +225,8 @@ class Cluster:
         return dict(sorted(found.items()))
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
-        """What needs no answer; nothing where all is lost, which whoever waits for one is told."""
+        """What needs no answer; nothing where all is lost, of which those that wait for one are
+        notified."""
         if not self.lost:
             self._send(host, dict(request), blob)
 
@@ -264,7 +265,7 @@ class Cluster:
         return self._why_not is not None
 
     def end(self, code: int) -> None:
-        """Tell all with which code to end; those that can have, when this returns."""
+        """Send all the code to end with; those that can have, when this returns."""
         request, sent = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
@@ -273,7 +274,7 @@ class Cluster:
                 sent = True
         self.lose("the command has ended")
         if (post := vars(self).get("_post")) is not None:
-            if not sent:  # nobody was asked, or somebody does not answer
+            if not sent:  # none was asked, or one does not answer
                 with contextlib.suppress(PoolError):
                     for host in range(self.seat.size):
                         post.send(f"host/{host}", request)
@@ -295,7 +296,7 @@ class RemoteTemplate:
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
     endings: Ear = field(default_factory=Ear)
-    """What hosts say of what their ranks are forked from; nothing where all is lost."""
+    """What hosts report of what their ranks are forked from; nothing where all is lost."""
     links: dict[tuple[int, int], RemoteLink] = field(default_factory=dict)
     """By world and host."""
 
@@ -312,7 +313,7 @@ class RemoteTemplate:
         return RemoteInspector(self.hosts, self.number, range(self.hosts.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
-        """What each host's process says that its rank is forked from."""
+        """Messages of each host's process that its rank is forked from."""
         return {self.endings.fileno(): self._endings}
 
     def _endings(self) -> list[Ending]:
@@ -320,7 +321,7 @@ class RemoteTemplate:
         letters = [letter for (letter,) in self.endings.taken()]
         if any("over" in letter for letter in letters):
             raise ConnectionResetError("the template process ended")
-        # A host has one rank in each world, whatever is said there.
+        # A host has one rank in each world, whatever is sent there.
         return [{**letter["ending"], "rank": letter["from"]} for letter in letters]
 
     def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:

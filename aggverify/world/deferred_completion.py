@@ -1,6 +1,6 @@
 """Asynchronous collectives that complete only when they are waited for.
 
-gloo is quick where ranks share a machine: what nobody waits for is mostly there all the same, and
+gloo is quick where ranks share a machine: what is not waited for is mostly there all the same, and
 on a cluster it is not. Where it is asked for, an asynchronous collective works on a copy, and its
 result arrives in the caller's tensors with ``wait()``; or it is waited for at once.
 """

@@ -106,7 +106,7 @@ def _cuda_aspects() -> list[Aspect]:
         ("cuDNN benchmark", cudnn, "benchmark"),
     ]
     return [
-        # After a kernel's assertion nothing more runs in the process, nor is that told at once.
+        # After a kernel's assertion nothing more runs in the process, nor is that reported at once.
         ("CUDA context", torch.cuda.synchronize, None),
         ("CUDA device", torch.cuda.current_device, torch.cuda.set_device),
         (

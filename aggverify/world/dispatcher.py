@@ -28,8 +28,8 @@ from aggverify.world.world import World
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
 # state in every call, would have most of them run twice.
 _MOST_ODD = 8
-# How often it is looked into whether there is room for a job in fresh ranks beside no others: where
-# it is often needed there is too little to go on with.
+# How often it is looked into whether there is room for a job in fresh ranks without any others:
+# where it is often needed there is too little to go on with.
 _MOST_CLEARED = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
 _PLENTY = 4
@@ -80,7 +80,7 @@ class Dispatcher:
 
     def _held_up(self, key: WorldKey) -> bool:
         """Whether others must have done their work first, since there is room for one world only:
-        worlds that start beside it fail, or it does, and all of it is done again."""
+        worlds that start next to it fail, or it does, and all of it is done again."""
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
@@ -186,7 +186,7 @@ class Dispatcher:
     def close(self) -> None:
         """Let go of connections; the processes are the launcher's business."""
         for world in self._worlds.values():
-            # Should the launcher have crashed, nobody else ends what the ranks have started.
+            # Should the launcher have crashed, nothing else ends what the ranks have started.
             if (leader := world.links[0].pid) is not None:
                 linux.kill_group(leader)
             world.close()
@@ -216,7 +216,7 @@ class Dispatcher:
                 ):
                     self._clear_for(task)
                     continue
-                # It fails beside others, and not by itself.
+                # It fails next to others, and not by itself.
                 self._one_world |= task.cleared and not (
                     isinstance(outcome, Fault) and outcome.is_internal
                 )
@@ -232,7 +232,7 @@ class Dispatcher:
                     self._unstarted(world.key, world.failure)
 
     def _hurry(self) -> None:
-        """Jobs that do not say their own get less time once one has run away."""
+        """Jobs that do not set their own get less time once one has run away."""
         hurried = min(self._usual.cpu_seconds, self._usual.cpu_seconds_after)
         self._limit(replace(self._usual, cpu_seconds=hurried))
 

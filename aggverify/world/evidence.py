@@ -14,7 +14,7 @@ _PRINTED = 5
 
 def evidence(fault: Fault) -> str:
     """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
-    and their Python stack, those alike together; then what the rank at fault printed last."""
+    and their Python stack, equal ones together; then what the rank at fault printed last."""
     error = None if fault.breach else fault.error
     parts = [error.traceback] if error is not None else []
     return "\n\n".join([*parts, *_ranks(fault, error), *_changed(fault), *_printed(fault)])
@@ -41,7 +41,7 @@ def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
     for rank in sorted(known):
         call, crash = fault.inside.get(rank), fault.crash if rank == fault.rank else ""
         where = "" if call is None else call.text
-        # Beside a traceback it matters who waits for that rank; its own stack is the traceback.
+        # Next to a traceback it matters who waits for that rank; its own stack is the traceback.
         if where or raised is None:
             stack = threads_text(fault.stacks.get(rank, ()), crash)
             grouped.setdefault((where, stack), []).append(rank)

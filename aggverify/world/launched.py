@@ -1,8 +1,8 @@
-"""A rank that is started, not forked: an interpreter, a hash seed, imports and threads of its own.
+"""A rank that is started, not forked: with its own interpreter, hash seed, imports and threads.
 
 Ranks are forks of one interpreter otherwise, and agree on what trainers' ranks do not: the order of
-a set, what ``hash`` says, what an import has drawn. The process is forked all the same, so that it
-is watched and ended like any other, and becomes the new interpreter at once.
+a set, what ``hash`` returns, what an import has drawn. The process is forked all the same, so that
+it is watched and ended like any other, and becomes the new interpreter at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _environment(place: RankPlace) -> dict[str, str]:
 
 
 def main(page: int) -> NoReturn:
-    """Be the rank that the page tells of."""
+    """Be the rank that the page describes."""
     try:
         with open(page, "rb") as file:
             file.seek(0)

@@ -39,9 +39,9 @@ from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
 _MOST_READ = 1 << 26
-"""Bytes of what a handler says of itself."""
+"""Bytes of a handler's own description."""
 _TURN = 0.1
-"""Seconds after which whoever waits is asked whether that should go on."""
+"""Seconds after which the waiting caller is asked whether that should go on."""
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
@@ -174,14 +174,14 @@ class ForkServer:
                 os.close(theirs)
                 os.close(write)
             opened.number = self._until(lambda message: message.get("forked"))
-            # How an earlier one with the same pid ended says nothing about this one.
+            # How an earlier one with the same pid ended is no evidence on this one.
             self._exits.pop(opened.number, None)
             self._excesses.pop(opened.number, None)
             opened.pid = linux.child(self._started.pid, opened.number)
             result = self._constructed(opened, options)
         except BaseException:
             opened.close()
-            # Interrupted anywhere: what the launcher still has to say would be taken for the
+            # Interrupted anywhere: what the launcher still has to send would be taken for the
             # answer to the next request.
             self.close()
             raise
@@ -228,7 +228,7 @@ class ForkServer:
     def _heard(
         self, opened: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
-        """What the process says, once all of it has arrived; the code under test is in it."""
+        """The process's message, once all of it has arrived; the code under test is in it."""
         try:
             data = opened.connection.recv(1 << 18)
         except OSError:
@@ -374,7 +374,7 @@ class LocalLauncher:
     def excess(self, opened: LocalTemplate) -> ResourceOveruse:
         """What a template was ended for."""
         if opened.launched_by == self._fork_server.mark:
-            with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
+            with contextlib.suppress(PoolError):  # the launcher is gone as well: it is not known
                 return self._fork_server.excess(opened.number)
         return NO_EXCESS
 

@@ -16,7 +16,7 @@ from aggverify.world.replay_log import ReplayLog
 from aggverify.world.sandbox import Sandbox
 
 Ending = dict[str, Any]
-"""What a process says that ranks are forked from: see ``answers.ending``."""
+"""A message of a process that ranks are forked from: see ``answers.ending``."""
 
 
 class NoRoom(Exception):
@@ -81,7 +81,7 @@ class Launcher(Protocol):
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend; "" for this machine's usual."""
+        """What carries collectives, apart from the backend; "" for this machine's usual."""
         ...
 
     def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:

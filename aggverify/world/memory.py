@@ -1,4 +1,4 @@
-"""The kernel's own account of memory: how much there is, how much a process has of its own, and how
+"""The kernel's own account of memory: how much there is, how much is a process's own, and how
 often one of ours was ended for lack of it."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ROOT = Path("/")
 
 
 def oom_kills(root: Path = _ROOT) -> tuple[str, int] | None:
-    """The file that says it, and the number; None where none can be read.
+    """The file that counts them, and the number; None where none can be read.
 
     Of this process's control group (version 2, then 1), else of the whole machine.
     """
@@ -53,7 +53,7 @@ def groups(root: Path = _ROOT) -> dict[str, Path]:
             for name in controllers.split(","):
                 base = mount / name
                 own = base / path.strip("/")
-                # Beside controllers of version 1 the mount is no group, and version 2 has none.
+                # Next to controllers of version 1 the mount is no group, and version 2 has none.
                 if base.is_dir() and (name or (mount / "cgroup.controllers").is_file()):
                     found |= {name: own if own.is_dir() else base}
     return found
@@ -75,7 +75,7 @@ def free(root: Path = _ROOT) -> int:
 
 
 class Own(NamedTuple):
-    """What a process has: bytes of its own and bytes it shares, which are no file's, and threads;
+    """What a process has: its own bytes and bytes it shares, which are no file's, and threads;
     nothing once it is gone."""
 
     anonymous: int = 0

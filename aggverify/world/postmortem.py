@@ -162,13 +162,13 @@ class Postmortem:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """What ranks said of themselves on the way: another one where any has got further."""
+        """What ranks reported of themselves on the way: another one where any has got further."""
         return self._signs
 
     @property
     def asleep(self) -> list[int]:
         """Ranks that have not answered and are in no collective, while what the others have done
-        says nothing against it."""
+        is no evidence against it."""
         if self._left or disagreement(self._traces) is not None:
             return []
         return [link.rank for link in self._links if self._idle(link)]
@@ -224,7 +224,7 @@ class Postmortem:
         link = self._links[rank]
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT and rank not in self._own:
-            # gloo aborts when message sizes do not match: say why rather than how.
+            # gloo aborts when message sizes do not match: report why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
         crash, threads = parse(flight_recorder.dump(link.recorder))
@@ -285,7 +285,7 @@ class Postmortem:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at work of its own, on the rank at fault or on one that the
+        """Whether the handler was at its own work, on the rank at fault or on one that the
         others wait for."""
         if kind in ("exception", "died"):
             return rank in self._own

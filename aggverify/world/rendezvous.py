@@ -60,8 +60,8 @@ class RankInfo:
 
 
 def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
-    """Of this process, None where nobody has launched several; raises InputError where it is not
-    said where their store is."""
+    """Of this process, None where no launcher has started several; raises InputError where it is
+    not declared where their store is."""
     names = _TORCHRUN if "TORCHELASTIC_RUN_ID" in environment else _SRUN
     number, size = (environment.get(names[key], "") for key in ("number", "size"))
     if not (number.isdigit() and size.isdigit() and int(number) < int(size)):
@@ -112,8 +112,8 @@ def machine() -> str:
 
 
 def interface(seat: RankInfo) -> str:
-    """By which other machines reach this one: what the backend is told to use, else the one that
-    leads to the store; "" where that is the loopback interface."""
+    """By which other machines reach this one: what the backend is configured to use, else the one
+    that leads to the store; "" where that is the loopback interface."""
     if named := os.environ.get(_INTERFACE, ""):
         return named
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""How much headroom the machine leaves for ranks: processes and open files, and who says so."""
+"""How much headroom the machine leaves for ranks: processes and open files, and what reports it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MESSAGES: Mapping[str, tuple[str, ...]] = {
     "open files": (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
 }
 """By the kernel, torch and the interpreter, of code that asked for more of these; not of memory, of
-which a rank has a limit of its own."""
+which a rank has its own limit."""
 
 
 def ran_out(message: str) -> bool:
-    """Whether an exception, or the last words of a process, say that there was no more."""
+    """Whether an exception, or the last words of a process, report that there was no more."""
     return bool(_lacking(message))
 
 
 def _lacking(message: str) -> set[str]:
-    """Of what it says that there was no more."""
+    """What it reports to be used up."""
     return {
         what for what, messages in _MESSAGES.items() if any(words in message for words in messages)
     }
@@ -67,7 +67,8 @@ class PidsWatch:
         self._before = self._refusals()
 
     def refused(self) -> bool:
-        """Whether it has: whoever was refused may wait for it, or others for whoever it was."""
+        """Whether it has: a process that was refused may wait for it, or others for that
+        process."""
         return self._refusals() > self._before
 
     def _refusals(self) -> int:

@@ -39,7 +39,7 @@ _SWITCHES = (
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """``shown``: folders that can be read in it, beside the system's and Python's own."""
+    """``shown``: folders that can be read in it, in addition to the system's and Python's own."""
 
     shown: tuple[Path, ...] = ()
 
@@ -120,7 +120,7 @@ def _own(folder: Path) -> tuple[str, ...]:
 def _home() -> Path:
     try:
         return Path.home().resolve()
-    except RuntimeError:  # nobody knows of one
+    except RuntimeError:  # none is known
         return Path("/")
 
 

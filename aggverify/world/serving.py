@@ -1,7 +1,7 @@
 """One of the processes that torchrun or srun has started: has a rank of every world.
 
-It has a launcher of its own, as a pool has, and does with it what the driver writes: constructs
-handlers, has its rank of a world forked, looks at that one's process. What the rank says is read
+It has its own launcher, as a pool has, and does with it what the driver writes: constructs
+handlers, has its rank of a world forked, looks at that one's process. What the rank sends is read
 and checked here as a pool does, and written to the driver.
 """
 
@@ -38,7 +38,8 @@ from aggverify.world.rendezvous import RankInfo, Rendezvous
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
 _FIRST_SPEAKS = 10.0
-"""Seconds in which the first one says what is wrong: a launcher ends it when another has failed."""
+"""Seconds in which the first one reports what is wrong: a launcher ends it when another has
+failed."""
 _SHOWN = 1 << 13
 """Bytes at the beginning, and at the end, of what a rank prints at a time."""
 
@@ -47,7 +48,7 @@ Answer = dict[str, Any]
 
 
 def main(path: str, parent: int) -> NoReturn:
-    """Be the first of them, beside the driver that has started this process."""
+    """Be the first of them, next to the driver that has started this process."""
     sys.path[:] = json.loads(path)
     _ends_with(parent)
     seat = rendezvous.rank_info(os.environ)
@@ -55,7 +56,7 @@ def main(path: str, parent: int) -> NoReturn:
 
 
 def node_agent(seat: RankInfo) -> int:
-    """Be another one; its exit code. Says nothing: the first one does."""
+    """Be another one; its exit code. Prints nothing: the first one does."""
     _ends_with(os.getppid())
     return serve(seat)
 
@@ -127,7 +128,7 @@ class _Held:
 
 
 class _Serving:
-    """Does what letters say, one by one, and tells what ranks do."""
+    """Does what requests ask, one by one, and reports what ranks do."""
 
     def __init__(self, seat: RankInfo, launcher: LocalLauncher, post: Post, letters: Ear) -> None:
         self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
@@ -137,7 +138,7 @@ class _Serving:
         self._readers: dict[int, Callable[[], bool]] = {}
 
     def run(self) -> int:
-        """Serve until the driver says how to end, or is lost; the exit code."""
+        """Serve until the driver sends how to end, or is lost; the exit code."""
         while True:
             for fd, _ in self._poll.poll():
                 if fd == self._letters.fileno():
@@ -153,7 +154,7 @@ class _Serving:
         self._post.send("driver", {"from": self._seat.number, **header}, blob)
 
     def _done(self, request: Request, blob: bytes) -> int | None:
-        """Do it; the exit code where that is what it says."""
+        """Do it; the exit code where that is the request."""
         code: int | None = request["code"] if request["op"] == "end" else None
         try:
             answer = {} if code is not None else self._answer(request, blob)
@@ -202,7 +203,7 @@ class _Serving:
         return {"description": opened.description, "lacks_threads": opened.lacks_threads}
 
     def _ended(self, template: int, read: Callable[[], Any]) -> bool:
-        """Tell what the template says of its ranks; whether there may be more."""
+        """Report what the template sends of its ranks; whether there may be more."""
         try:
             received = read()
         except OSError:
@@ -244,7 +245,7 @@ class _Serving:
             )
         except NoRoom as error:
             return {"refused": str(error)}
-        except OSError:  # it is gone, which the driver is told by its end
+        except OSError:  # it is gone, which the driver learns from its end
             return {}
 
         def report(what: str, value: Any, blob: bytes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from aggverify.world import flight_recorder, linux
 from aggverify.world.frames import Frame, Stack, owner
 
-# faulthandler writes the stacks when a process gets this; nobody else uses it.
+# faulthandler writes the stacks when a process gets this; nothing else uses it.
 STACK_SIGNAL = signal.SIGRTMAX - 5
 
 _PATIENCE = 0.25

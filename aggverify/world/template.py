@@ -49,7 +49,7 @@ class Pending:
     def stumbles(self) -> bool:
         """Wait for the first half of the outcomes, or a fault among them; whether there is one.
 
-        What happens to be there of the others has no say: every run does the same.
+        What happens to be there of the others does not count: every run does the same.
         """
         if not self._given_up:
             self._template.drive(lambda: self._stumbles or not self._left_of_half)
@@ -164,7 +164,7 @@ class Template:
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend; "" for this machine's usual."""
+        """What carries collectives, apart from the backend; "" for this machine's usual."""
         return self._launcher.carried
 
     @property

@@ -196,7 +196,7 @@ class _Template:
                 os.close(fd)
 
     def _wait_for_all(self) -> None:
-        """Until no rank is left: all were told to end, and this world needs the room."""
+        """Until no rank is left: all were asked to end, and this world needs the room."""
         while self._places:
             for fd, _ in self._poll.poll(20):
                 if fd != self._connection.fileno():

@@ -51,7 +51,7 @@ def triage_finding(
     run: CheckRun, finding: Finding, found: Evidence, on_confirmed: Callable[[Finding], None]
 ) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
-    ``told``: called as soon as it is confirmed, before it is explained.
+    ``on_confirmed``: called as soon as it is confirmed, before it is explained.
 
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
     """
