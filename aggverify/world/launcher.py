@@ -334,13 +334,11 @@ class ForkServer:
     def _lost(self) -> PoolError:
         status, output = self._process.wait(), self._started.output
         size = os.fstat(output).st_size
-        output_text = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(
-            errors="replace"
-        )
-        if self._started.inside and not self._ready and output_text.startswith(sandbox.MAKER):
-            return PoolError(sandbox.refused(output_text.strip()))
+        tail = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(errors="replace")
+        if self._started.inside and not self._ready and tail.startswith(sandbox.MAKER):
+            return PoolError(sandbox.refused(tail.strip()))
         text = f"the launcher process {exit_text(status)}"
-        return PoolError(f"{text}:\n{output_text}" if output_text else text)
+        return PoolError(f"{text}:\n{tail}" if tail else text)
 
 
 class LocalLauncher:
