@@ -15,7 +15,8 @@ _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 
 def clean(text: str) -> str:
     """Without control and invisible characters (escape sequences, text direction), and with nothing
-    a CI service would take for a command; line feeds stay."""
+    a CI service would take for a command; line feeds stay.
+    """
     text = text.replace("\t", "    ")
     text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)
     return _OLD_COMMAND.sub(f"#{_ODD}", _COMMAND.sub(rf"\1{_ODD}", text))

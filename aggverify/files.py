@@ -1,5 +1,6 @@
 """Reading and writing of the tool's own files: bounded, as data, and where they belong; and which
-file a person names by a target."""
+file a person names by a target.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def parsed(source: str | bytes) -> ast.Module:
 
 def resolved(path: Path) -> Path:
     """Where it leads to; the root of all files where that cannot be resolved, as of links in a
-    circle or what is no name of a file."""
+    circle or what is no name of a file.
+    """
     try:
         return Path(os.path.realpath(path, strict=True))
     except (FileNotFoundError, NotADirectoryError, PermissionError):

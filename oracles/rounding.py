@@ -26,7 +26,7 @@ class Precision:
 
     @property
     def unit_roundoff(self) -> Fraction:
-        """u = 2^-p: the largest relative error of one rounding to nearest."""
+        """The largest relative error of one rounding to nearest, u = 2^-p."""
         return _power_of_two(-self.p)
 
     @property

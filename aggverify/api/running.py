@@ -42,7 +42,8 @@ def ranks(
     pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
 ) -> Iterator[Pool]:
     """The given pool, or a new one that ends with the block, or when its time is over; other
-    threads wait."""
+    threads wait.
+    """
     inside = None
     if wanted is not None and wanted.sandbox:
         if pool is not None:

@@ -20,7 +20,8 @@ def stored(
     run: RecordedRun, number: int, asked: AuditRequest, target: str, called: str
 ) -> StoredCase:
     """The step as a case of a reducer, ``path.py:name``, which the convention ``called`` calls;
-    raises InputError for a step that was not recorded, or that no replay can run."""
+    raises InputError for a step that was not recorded, or that no replay can run.
+    """
     step = next((s for s in run.steps if s.number == number), None)
     if step is None:
         known = ", ".join(str(s.number) for s in run.steps)

@@ -46,7 +46,8 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
 
 def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     """One number that every weight of every step is off by, where several sizes of this run, or
-    none, are that number: steps of one layout do not show which."""
+    none, are that number: steps of one layout do not show which.
+    """
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
     known = [f for f in factors if f is not None]
     if len(known) < len(factors) or max(known) - min(known) > TOLERANCE * max(known):

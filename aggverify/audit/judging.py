@@ -163,7 +163,8 @@ def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, F
 
 def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[float, ...]:
     """Weights as the simplest factors of the mode's that they are within their rounding: 1/2, and
-    not 268435461/536870912."""
+    not 268435461/536870912.
+    """
     bound = relative(roundings(subject, run), PRECISIONS[precision(subject, run)])
 
     @cache

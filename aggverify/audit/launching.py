@@ -1,5 +1,6 @@
 """The job with a recorder in its ranks: a command, run with an environment that names its
-folder."""
+folder.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def run(
     verify_engine: bool,
 ) -> int:
     """Run the command with its ranks recording into an empty folder; its exit code. Raises
-    InputError where the folder has records, or the command is not there."""
+    InputError where the folder has records, or the command is not there.
+    """
     Chosen.read(steps)
     if any(folder.glob(f"*{SUFFIX}")):
         raise InputError(f"{folder} holds the records of another run: empty it, or --probe-dir")

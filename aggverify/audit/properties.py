@@ -43,7 +43,8 @@ _ONE_SIZE: Mapping[str, tuple[Check, str]] = {
 
 def as_a_case(sizes: frozenset[str]) -> tuple[Check, str]:
     """What judges a recorded step of a reducer, by the sizes of its layout that are more than
-    one."""
+    one.
+    """
     if not sizes:
         return _FORMULA
     return _COMBINED if len(sizes) > 1 else _ONE_SIZE[min(sizes)]

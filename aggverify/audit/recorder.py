@@ -322,7 +322,8 @@ def _place() -> dict[str, int]:
 
 def _scale_in_use() -> float:
     """Of a scaler whose method was fetched before it was watched: ``scaler.scale(loss())`` looks it
-    up first, and calls the first probe then."""
+    up first, and calls the first probe then.
+    """
     kind = torch.amp.GradScaler
     scalers = [cast(Any, o) for o in gc.get_objects() if issubclass(type(o), kind)]
     scales = {s.get_scale() for s in scalers if s.is_enabled() and s._scale is not None}

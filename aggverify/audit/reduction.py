@@ -64,7 +64,7 @@ class Reduction:
 
 
 def _part(gradient: Any) -> Tensor:
-    """This rank's part of one that is a DTensor, as tensor parallelism's are."""
+    """Return the part on this rank of a DTensor, as tensor parallelism's are."""
     mine: Tensor = gradient.to_local() if hasattr(gradient, "to_local") else gradient
     return mine
 

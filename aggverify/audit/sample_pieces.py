@@ -64,7 +64,8 @@ def shape_of(record: Record) -> RecordShape:
 
 def pieces(record: Record, nth: int) -> Iterator[Piece]:
     """Every sample of a record, the ``nth`` of its backward pass; raises InputError for arrays that
-    do not fit each other."""
+    do not fit each other.
+    """
     weights, head = record.arrays["weights"], record.head
     mask = _like(record, "mask", np.uint8(1)) != 0
     known = _like(record, "known", np.uint8(1)) != 0

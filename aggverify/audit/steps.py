@@ -59,7 +59,8 @@ class MergedSample:
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
     """One optimizer step. ``case`` has the step's samples, and after them dummies and what stands
-    for a rank's empty micro-batches, fully masked; the mode is asked of ``step`` alone."""
+    for a rank's empty micro-batches, fully masked; the mode is asked of ``step`` alone.
+    """
 
     number: int
     step: Step
@@ -248,7 +249,8 @@ def _put_together(every: Iterable[Piece], ranks: ParallelDims) -> Iterator[Merge
 
 def _whole(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> MergedSample:
     """Tokens of all pieces in the order of their positions; where several ranks hold one, their
-    weights are added, unless all context-parallel ranks hold copies of what was gathered."""
+    weights are added, unless all context-parallel ranks hold copies of what was gathered.
+    """
     where = np.concatenate(_positions(key, own, ranks))
     at, first, inverse, times = np.unique(
         where, return_index=True, return_inverse=True, return_counts=True

@@ -61,7 +61,8 @@ class AuditRequest:
 
 def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
     """Every property of the run; raises InputError for a mode that these records cannot
-    distinguish."""
+    distinguish.
+    """
     subject, identified = _subject(run, asked)
     steps = judging.weighed(subject, run) if subject.mode else []
     outcomes = [
@@ -93,7 +94,8 @@ def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
 
 def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Document:
     """The verdict document; what a finding is seen again with is the audit of the same records,
-    with these options in addition to mode and engine."""
+    with these options in addition to mode and engine.
+    """
     with registered(*PROPERTIES):
         made = document([verdict])
     claim = verdict.subject.claim

@@ -34,7 +34,8 @@ def space(subject: Subject) -> Space | None:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """To the last bit the result when collectives complete as early as they may; no judgement of a
-    reducer that does not give the same twice then, which other checks report."""
+    reducer that does not give the same twice then, which other checks report.
+    """
     first, early, late = executions
     if early.failure is not None or early.weights is None or not is_finite(early):
         return None

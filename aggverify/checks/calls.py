@@ -1,5 +1,6 @@
 """T16 for functions that reduce no losses: each call is refused, or answered rightly, as it must
-be."""
+be.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ def _signs(
 ) -> Iterator[str]:
     """Which parts of the gradient are clipped: what would come of each of them at the norm that one
     rank's update has, a rank's share as it is or times the number of ranks. Two of them where
-    shards are what ranks have; a factor of the layout where every token has the same one."""
+    shards are what ranks have; a factor of the layout where every token has the same one.
+    """
     most = float(np.linalg.norm(alone))
     if whole is None or not most:
         return

@@ -1,5 +1,6 @@
 """What must be the same on all ranks: the collectives they issue, and the copies of a loss that
-they report."""
+they report.
+"""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def worst_weight(
 
 def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_]) -> bool:
     """Whether every weight is beyond its bound on the same side: rounding of what is added up
-    leaves some where they are."""
+    leaves some where they are.
+    """
     kept = exact != 0
     sides = np.sign(observed[kept] - exact[kept])
     return not near[kept].any() and len(set(sides.tolist())) == 1
@@ -119,7 +120,8 @@ def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_])
 
 def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
     """All weights added up, and one addition for each place where they change: between two samples
-    a running sum has the difference of theirs."""
+    a running sum has the difference of theirs.
+    """
     total = Fraction(float(np.abs(weights).sum()))
     changes = int(np.count_nonzero(np.diff(weights)))
     return scalar_bound(total, changes, roundings, PRECISIONS[precision])
@@ -131,7 +133,8 @@ MOST_LOST = Fraction(1, 8)
 
 def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
     """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose: the bound
-    of a long one is vacuous."""
+    of a long one is vacuous.
+    """
     kept = [x for x in case.losses if x]
     one_sign = all(x > 0 for x in kept) or all(x < 0 for x in kept)
     return case.dtype in LOW and one_sign and abs(value - exact) > MOST_LOST * abs(exact)

@@ -113,7 +113,8 @@ def _rounded(
 ) -> bool:
     """Whether arithmetic in few bits has made it: a little is missing, of all tokens of the
     response. What leaves tokens out, or weighs some of one response otherwise, does not count; nor
-    does what is wrong of float64 losses as well, by a number that has more bits."""
+    does what is wrong of float64 losses as well, by a number that has more bits.
+    """
     case, weights = executions[0].case, executions[0].weights
     assert weights is not None
     seen, right = float(weights[token]), expected[token]

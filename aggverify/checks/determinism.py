@@ -64,7 +64,8 @@ def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
 def _regrouped(case: Case) -> tuple[Case, ...]:
     """The step with all samples of a rank in one micro-batch, or in two where they are and every
     rank has two: the number of micro-batches is all of a layout that differs from one step of a
-    trainer to the next."""
+    trainer to the next.
+    """
     cells = [tuple(chain.from_iterable(rank)) for rank in case.layout.micro_batches]
     one = tuple((cell,) for cell in cells)
     two = tuple((cell[: len(cell) // 2], cell[len(cell) // 2 :]) for cell in cells)
@@ -78,7 +79,8 @@ def _other_steps(case: Case) -> tuple[Case, ...]:
     """Steps that share much with this one, so that no key but the right one distinguishes them:
     other lengths, masks (with the same counts, too), groups, another number of samples where one
     rank has them all. First and last differ in all counts: they are what a reducer with a single
-    memory holds."""
+    memory holds.
+    """
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
     turned = [replace(s, loss_mask=s.loss_mask[1:] + s.loss_mask[:1]) for s in samples]
@@ -127,7 +129,8 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 def flaky(subject: Subject, check: str, executions: Sequence[Execution]) -> Finding | None:
     """Where some runs of one step pass and others raise or end a rank; not where they only take too
-    long, or were ended from outside, which a busy machine does."""
+    long, or were ended from outside, which a busy machine does.
+    """
     failed = [(e.case, e.failure) for e in executions if is_flaky(e.failure)]
     if not failed or all(e.weights is None for e in executions):
         return None
@@ -152,7 +155,8 @@ EARLIER = "a count over earlier steps"
 
 def _one_part(first: Execution, again: Execution) -> bool:
     """Whether all weights are one half, one third, ... of what they were: the same step counted so
-    often."""
+    often.
+    """
     if first.weights is None or again.weights is None or not again.weights.any():
         return False
     times = round(float(abs(first.weights).sum() / abs(again.weights).sum()))
@@ -182,7 +186,8 @@ def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
     """Whether a count covers earlier steps too: all weights are those of this step times its count
     over that of this and the last so many together, or over the mean of this and the last. In
     ``new`` ranks the steps before are all there were; what a count of the first or last alone gives
-    is distinguished."""
+    is distinguished.
+    """
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
     counts = [[count(step) for step in steps] for count in _COUNTS]
     by_last = {Fraction(c[0], c[1]) for c in counts if c[1]} | {Fraction(1)}
@@ -212,7 +217,8 @@ _ROUNDED = 2.0**-20
 
 def _difference(one: Execution, two: Execution) -> str | None:
     """The first bit that differs; None also when either did not finish, which other checks
-    report."""
+    report.
+    """
     if one.weights is None or two.weights is None:
         return None
     same = (one.weights == two.weights) | (np.isnan(one.weights) & np.isnan(two.weights))

@@ -30,7 +30,8 @@ def boxes(subject: Subject) -> tuple[Box, ...]:
 
 def space(subject: Subject) -> Space | None:
     """All layouts the subject can be given, fully masked units included; None where a micro-batch
-    alone has more samples than are enumerated."""
+    alone has more samples than are enumerated.
+    """
     if subject.rows is not None and subject.rows > min(box.samples for box in boxes(subject)):
         return None
     return spread(subject, min_units=1, empty_samples=True)

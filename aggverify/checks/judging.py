@@ -24,7 +24,8 @@ def judge_elsewhere(
     found: Finding, subject: Subject, here: Execution, there: Execution, where: str
 ) -> Finding | None:
     """Weights of the same code run in another way, each side with its own roundings. ``here`` came
-    to finite ones; ``found`` has no message yet; ``where``: after "only"."""
+    to finite ones; ``found`` has no message yet; ``where``: after "only".
+    """
     if there.failure is not None:
         message = f"only {where}: {there.failure.message}"
         return replace(found, message=message, fault=there.failure)
@@ -83,7 +84,8 @@ def judge_layout(
     check: str, code: str, subject: Subject, control: Sequence[Execution], spread: Execution
 ) -> Finding | None:
     """Compare with the oracle, unless the control (the trivial layout) already differs from it:
-    then with the control."""
+    then with the control.
+    """
     assert spread.weights is not None
     if subject.nonlinear:
         return judge_two(check, code, subject, control[0], spread)

@@ -100,7 +100,8 @@ def _not_scaled(
     subject: Subject, one: Execution, scaled: Execution, scale: float
 ) -> Finding | None:
     """Both values carry roundings of their own: each may be off by its bound. Where a loss may also
-    report log-probabilities, which do not scale, the reported value is for T12 to judge."""
+    report log-probabilities, which do not scale, the reported value is for T12 to judge.
+    """
     if one.value is None or scaled.value is None or scaled.weights is None:
         return None
     if subject.reports_instead(one.case) is not None:

@@ -27,7 +27,8 @@ Numbers = Sequence[Sequence[tuple[float, ...]]]
 
 def variants(case: Case) -> tuple[Case, ...]:
     """One rank, the layout, and one rank with other losses. All of one sign: no sum of them is
-    smaller than what is added."""
+    smaller than what is added.
+    """
     some, others = (
         tuple(sign * ((7 * t) % 11 + 1) / 16 for t in range(len(case.losses))) for sign in (1, -2)
     )
@@ -41,7 +42,8 @@ def judge(
     """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
     change with the losses describe the layout itself, and those that are the same everywhere
     are of the whole step: both may be what they are. ``case``: whose variants these are; it is what
-    finds them again."""
+    finds them again.
+    """
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
     for key, alone in one.items():
@@ -69,7 +71,8 @@ def _signs(
 ) -> tuple[str, ...]:
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
     over, they are what one rank logs. A sum with its count is no mean; that count may be of whole
-    samples on each of their ranks."""
+    samples on each of their ranks.
+    """
     pairs = [n for each in numbers for n in each if len(n) > 1]
     if pairs and ran.case.layout.cp_size > 1:
         shared = [[(n[0], n[1] / ran.case.layout.cp_size) for n in each] for each in numbers]

@@ -77,7 +77,8 @@ def _objective(
 
 def space(subject: Subject) -> Space | None:
     """Small layouts, fully masked samples included; only where there are logs. One call, where
-    those of several are not merged."""
+    those of several are not merged.
+    """
     if not subject.returns_logs:
         return None
     world = min(4, subject.max_world)
@@ -89,7 +90,8 @@ def space(subject: Subject) -> Space | None:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """First whether the logs can be merged, then how they differ from the objective, then whether
-    every key is the same in every layout."""
+    every key is the same in every layout.
+    """
     ran, *for_keys = executions
     found = _of_the_objective(subject, ran, for_keys)
     # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
@@ -145,7 +147,8 @@ def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
 
 def _rescaled(subject: Subject, key: str, ran: Sequence[Execution], *, pair: bool) -> Iterator[str]:
     """What all of these together show: the logged value is the scalar times one number, or times
-    the same sizes of every layout; a mean over another count does not change with the losses."""
+    the same sizes of every layout; a mean over another count does not change with the losses.
+    """
     ratios = [_ratio(subject, each, key) for each in ran]
     seen = [(each.case, ratio) for each, ratio in zip(ran, ratios, strict=True) if ratio]
     values = {ratio for _, ratio in seen}
@@ -181,7 +184,8 @@ def _size(layout: Layout, name: str) -> Fraction:
 
 def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
     """Whether it is the mode's scalar: then the log is right and the update is wrong, which the
-    checks of weights report."""
+    checks of weights report.
+    """
     right = subject.expected(ran.case.step)
     return right is not None and _objective(subject, ran.case, right, "float32").is_met(value)
 
@@ -229,7 +233,8 @@ def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
 
 def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
     """What the numbers of ranks and micro-batches are instead of those of their own losses, "" for
-    nothing that is known."""
+    nothing that is known.
+    """
     numbers = logged_keys.numbers_of(ran).get(key, ())
     if len({len(n) for rank in numbers for n in rank}) != 1:
         return ""
@@ -256,7 +261,8 @@ def _by_cell(
     ran: Execution, numbers: logged_keys.Numbers
 ) -> tuple[Cells, dict[tuple[int, int], float]]:
     """What is logged there, added up over context-parallel ranks, and its share of the
-    objective."""
+    objective.
+    """
     assert ran.weights is not None
     layout = ran.case.layout
     cells = [(dp, k) for dp, k, _ in layout.cells()]
@@ -272,7 +278,8 @@ def _by_cell(
 
 def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[float, ...], float]]:
     """What every rank logs of each micro-batch, and its own share of the objective; of copies, what
-    all of them log and the whole share."""
+    all of them log and the whole share.
+    """
     layout = ran.case.layout
     if layout.cp_kind == "gathered" and layout.cp_size > 1:
         logged, own = _by_cell(ran, numbers)

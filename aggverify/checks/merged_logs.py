@@ -1,5 +1,6 @@
 """Logs that the trainer's own function has merged, in every rank: what an adapter's ``merge_logs``
-returns is noted with a rank's last micro-batch, and nothing with the others."""
+returns is noted with a rank's last micro-batch, and nothing with the others.
+"""
 
 from __future__ import annotations
 

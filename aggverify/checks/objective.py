@@ -74,7 +74,8 @@ class _Seen:
 
     def _off(self, parts: Sequence[tuple[int, Fraction]], losses: Sequence[float]) -> Fraction:
         """How far the argument of a unit may be rounded: every input and every addition once, and
-        what inputs are the difference of."""
+        what inputs are the difference of.
+        """
         step, tokens, size = self._step, 0, Fraction(0)
         for i, times in parts:
             start, mask = step.offsets[i], step.samples[i].loss_mask

@@ -138,7 +138,8 @@ _NOTHING = Step((Sample(1, bytes(3), 0, 0), Sample(1, b"\1\0\1", 1, 1)))
 
 def stored(subject: Subject) -> Iterator[Case]:
     """The usual ones, and in float16 a micro-batch of which nothing is kept; not for what makes
-    losses itself, of exponentials that are beyond float16 behind the mask."""
+    losses itself, of exponentials that are beyond float16 behind the mask.
+    """
     yield from hard(subject, space(subject))
     if not subject.nonlinear and not subject.hides_zeros:
         yield Case(_NOTHING, Layout((((0,), (1,)),)), plain_losses(_NOTHING), "float16")

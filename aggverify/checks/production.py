@@ -1,5 +1,6 @@
 """One step of the size that is trained with: hundreds of rollouts of up to 32,768 tokens, on all
-ranks that there may be. It shows what a count, a chunk or a kernel's grid gets wrong only there."""
+ranks that there may be. It shows what a count, a chunk or a kernel's grid gets wrong only there.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def case_of(
     rollouts: int, group: int, dp: int, cp: int, k: int, cp_kind: CpKind = "zigzag"
 ) -> Case:
     """A step of so many rollouts, about 16,400 tokens each, in groups of that size; every rank
-    has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``."""
+    has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``.
+    """
     step = _step(rollouts, group)
     each = rollouts // (dp * k)
     cells = [tuple(range(n * each, (n + 1) * each)) for n in range(dp * k)]
@@ -62,7 +64,8 @@ def _step(rollouts: int, group: int) -> Step:
 
 def _losses(step: Step) -> tuple[float, ...]:
     """0 but for the last token of every eighth response: rounding of a sum of millions would
-    explain nearly any reported loss."""
+    explain nearly any reported loss.
+    """
     losses = [0.0] * step.num_response_tokens
     for i in range(0, len(step.samples), GROUP):
         losses[step.offsets[i] + step.samples[i].response_length - 1] = 1.0 + i / len(step.samples)

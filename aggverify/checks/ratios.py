@@ -1,5 +1,6 @@
 """Where ratios are not 1: importance weights, filters by ratio and a KL to the reference are the
-same in every layout, and a ratio that overflows makes nothing NaN."""
+same in every layout, and a ratio that overflows makes nothing NaN.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def _space(subject: Subject) -> Space | None:
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
     """On one rank and as laid out; then the ratio of one masked and of one counted token beyond
-    every number."""
+    every number.
+    """
     behind = case.masked_tokens()
     counted = sorted(set(range(len(case.losses))) - set(behind))
     cases = (case.trivial, case, _beyond(case.trivial, behind), _beyond(case.trivial, counted))

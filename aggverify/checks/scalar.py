@@ -55,7 +55,8 @@ def _large(case: Case) -> tuple[Case, ...]:
 
 def _few(case: Case) -> tuple[Case, ...]:
     """Of many terms that are added up the first ones alone, which 16 bits add up exactly, and all
-    of them in float64, in which nothing is lost."""
+    of them in float64, in which nothing is lost.
+    """
     if case != sum_of_many():
         return ()
     few = case.with_losses(tuple(x if t < FEW else 0.0 for t, x in enumerate(case.losses)))
@@ -64,7 +65,8 @@ def _few(case: Case) -> tuple[Case, ...]:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The reported scalar against ``sum w*l``, dense losses first: w is the oracle's, or, where
-    another check reports that the weights differ from it, the observed one."""
+    another check reports that the weights differ from it, the observed one.
+    """
     for execution in executions:
         found = _judged(subject, execution)
         if found is not None:
@@ -120,7 +122,8 @@ def _stalled(subject: Subject, execution: Execution) -> Finding | None:
 
 def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
     """Whether it is the mode's scalar: then the loss is right and the update is wrong, which the
-    checks of weights report."""
+    checks of weights report.
+    """
     right = subject.expected(case.step)
     return right is not None and scalar_mismatch(subject, case, value, right) is None
 

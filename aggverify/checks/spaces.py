@@ -105,7 +105,8 @@ def hard_and_long(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int
 ) -> Iterator[Case]:
     """So many of the stored cases that every check begins with and those of several samples a
-    rollout, one with few tokens of many, and long ones."""
+    rollout, one with few tokens of many, and long ones.
+    """
     own = space(subject)
     if own is not None:
         stored = list(hard(subject, own))
@@ -121,7 +122,8 @@ def with_branches(
 ) -> Iterator[Case]:
     """The stored cases that every check begins with, so many of them, then steps around what the
     subject's code names, and of other shapes that code branches on: each path may have its own
-    mistake."""
+    mistake.
+    """
     own = space(subject)
     if own is None:
         return

@@ -1,5 +1,6 @@
 """T13: every additive auxiliary term (KL, entropy, value) alone is the same in every layout, and of
-one formula on all steps."""
+one formula on all steps.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ _NEAR = Fraction(1, 2**16)
 
 def space(subject: Subject) -> Space | None:
     """Every layout, fully masked units included; only where the reducer takes terms, and its mode
-    speaks of one rank too, with which they are compared."""
+    speaks of one rank too, with which they are compared.
+    """
     if not subject.terms or subject.rows is not None:
         return None
     return spread(subject, dp=4, micro_batches=2, empty_samples=True)
@@ -59,7 +61,8 @@ _LONG_ONES = 6
 
 def variants(case: Case) -> tuple[RunSpec, ...]:
     """One term, which the step's size picks, on one rank and as laid out; all others 0. Then on a
-    step that shows its own mode."""
+    step that shows its own mode.
+    """
     term = case.step.num_response_tokens + len(case.step.samples)
     return (
         RunSpec(case.trivial, term=term),
@@ -99,7 +102,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 def _is_cut_off(execution: Execution) -> bool:
     """Whether the loss is made of none of the term's own graph, while there is nothing else to
-    differentiate: in a step the objective has a gradient, and the term adds nothing to it."""
+    differentiate: in a step the objective has a gradient, and the term adds nothing to it.
+    """
     error = execution.failure.error if execution.failure is not None else None
     return error is not None and error.breach == NoGradient.name
 
@@ -134,7 +138,8 @@ def _by_reading(
 
 def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Finding | None:
     """A question, where a term of such a name has exactly the weights of a reading: it may be so by
-    design."""
+    design.
+    """
     if not any(part in name.lower() for part in _BY_DESIGN):
         return None
     for reading, what in TERM_READINGS.items():
@@ -155,7 +160,8 @@ _BY_DESIGN = ("aux", "balanc", "z_loss", "zloss", "router", "moe", "expert")
 def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:
     """A finding where the term has no mode's weights on one rank, times one coefficient, that it
     has on the reference step; nothing where it has none there either, where readings of a mode
-    differ, or in 16 bits, where a weight is not known that well."""
+    differ, or in 16 bits, where a weight is not known that well.
+    """
     step, weights = alone.case.step, alone.weights
     plain = len(step.samples) == step.num_rollouts and all(
         s.num_unmasked and s.original_mask is None for s in step.samples
@@ -221,7 +227,8 @@ def _stored(subject: Subject) -> Iterator[Case]:
 
 def _signs(found: Finding) -> Iterator[str]:
     """What is divided by another count changes by the same factor in all of a sample that one rank
-    has."""
+    has.
+    """
     pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
     if any(w == 0 != e for w, e in pairs):
         yield LEFT_OUT
@@ -244,7 +251,8 @@ def _signs(found: Finding) -> Iterator[str]:
 
 def _is_shared_out(ratios: Sequence[Fraction], layout: Layout) -> bool:
     """Whether every weight is cp_size times too small where each of these ranks has all of it, and
-    no other size of the layout is as large."""
+    no other size of the layout is as large.
+    """
     size, dp, k = layout.cp_size, layout.dp_size, layout.num_microbatches
     alone = layout.cp_kind == "gathered" and size not in (1, dp, k, dp * k)
     return alone and bool(ratios) and _are(ratios, [Fraction(1, size)] * len(ratios))
@@ -260,7 +268,8 @@ def _by_local_counts(
 ) -> Iterator[list[Fraction]]:
     """By what each token's weight changes where its unit's tokens, or the step's samples, are
     counted where they stand: in a micro-batch, on a data-parallel or context-parallel rank; alone,
-    or as a mean over these."""
+    or as a mean over these.
+    """
     places = (
         lambda d, c, k: (d, k),
         lambda d, c, k: d,

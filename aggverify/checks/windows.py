@@ -40,7 +40,8 @@ def space(subject: Subject) -> Space | None:
 
 def full_window(case: Case) -> Case:
     """A step of one micro-batch more on every rank, with twice the samples of the first, so that no
-    other count grows as their number does; every sample is its own prompt group."""
+    other count grows as their number does; every sample is its own prompt group.
+    """
     samples: list[Sample] = []
     ranks = []
     for rank in case.layout.micro_batches:
@@ -59,7 +60,8 @@ def full_window(case: Case) -> Case:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """To the last bit what the window has in ranks that have seen no other; whether that is right,
-    and whether the window before comes to a result by itself, is for other checks to report."""
+    and whether the window before comes to a result by itself, is for other checks to report.
+    """
     alone, full, after = executions
     if not is_finite(alone) or full.failure is not None:
         return None
@@ -96,7 +98,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
     """Whether all weights are off by its number of micro-batches over this one's, or the other way
-    round."""
+    round.
+    """
     assert alone.weights is not None and after.weights is not None
     steps, kept = alone.case.layout.num_microbatches, alone.weights != 0
     ratios = after.weights[kept] / alone.weights[kept]
@@ -106,7 +109,8 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
 
 def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
     """Alone and after a fuller one in ranks that are new, so that no earlier case is remembered in
-    either; between them, the fuller one by itself."""
+    either; between them, the fuller one by itself.
+    """
     alone, full = RunSpec(case, fresh=True), full_window(case)
     return alone, RunSpec(full), replace(alone, before=(full,))
 

@@ -202,7 +202,8 @@ def _verified(
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and
-    what stopped it if anything did."""
+    what stopped it if anything did.
+    """
     from hypothesis import configuration
 
     from aggverify.report.formatting import counted

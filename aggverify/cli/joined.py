@@ -1,5 +1,6 @@
 """A command that torchrun or srun has started several times: one process is the driver, which
-prints and writes, all others are hosts of its ranks."""
+prints and writes, all others are hosts of its ranks.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def refused(arguments: list[str]) -> str:
 
 def replay_log(hosts: Cluster) -> ReplayLog | None:
     """What the launcher's store keeps for the case that all are started again, or has kept if they
-    were; None where they will not be. Raises InputError where there is nothing to go on from."""
+    were; None where they will not be. Raises InputError where there is nothing to go on from.
+    """
     from aggverify.errors import InputError
 
     if not hosts.seat.most_restarts:
@@ -93,7 +95,8 @@ def replay_log(hosts: Cluster) -> ReplayLog | None:
 
 def _ends_in_order(hosts: Cluster) -> None:
     """When the launcher ends this process, what is known by then is reported, and why there is no
-    more; where that is done already it is not disturbed."""
+    more; where that is done already it is not disturbed.
+    """
     from aggverify.world import PoolError
 
     def ends(number: int, frame: FrameType | None) -> None:

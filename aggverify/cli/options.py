@@ -65,7 +65,8 @@ def _decorated(option: Option) -> Callable[[F], F]:
 
 def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that click passes; raises InputError for readings that
-    are none."""
+    are none.
+    """
     values = {k: v for k, v in given.items() if v is not None and v is not False and v != ()}
     for key, what in (("policy", "QUESTION"), ("terms", "TERM")):
         if key in values:

@@ -29,7 +29,8 @@ def code(name: str) -> Code:
 
 def code_of_failure(kind: str, breach: str = "") -> Code:
     """The code that names a step that was not finished in this way; ``breach``: the name of what a
-    handler complained of, ``kind: which of them``."""
+    handler complained of, ``kind: which of them``.
+    """
     failures = {known.failure: known for known in _known.values()}
     if breach:
         return failures.get(breach.partition(":")[0], failures["breach"])

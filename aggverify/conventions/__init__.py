@@ -46,7 +46,8 @@ ALIASES = {"miles": "slime"}
 
 def convention(name: str) -> Convention:
     """The convention of that name or alias, or of an adapter's file; raises InputError naming the
-    accepted ones."""
+    accepted ones.
+    """
     if is_path(name):
         return declared(name)
     name = ALIASES.get(name, name)
@@ -67,7 +68,8 @@ def undeclared() -> list[Convention]:
 
 def by_shape_or_name(offer: Offer) -> list[Convention]:
     """Those that the function has the parameters of, under another name than theirs, or that only
-    a person's word for it makes it: a validator, or what merges logs."""
+    a person's word for it makes it: a validator, or what merges logs.
+    """
     known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
     called = (how for how in CONVENTIONS.values() if isinstance(how, Called))
     taken = any(how.recognises(offer) for how in known)

@@ -1,5 +1,6 @@
 """A convention written as an adapter: a file with ``ADAPTER``, plain data that the parent reads
-without importing it, and ``call(function, losses, batch)`` for the ranks."""
+without importing it, and ``call(function, losses, batch)`` for the ranks.
+"""
 
 from __future__ import annotations
 

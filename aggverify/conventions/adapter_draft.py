@@ -104,7 +104,8 @@ class Adapter:
 
     def values_of(self, parameter: str) -> Mapping[str | bool, str]:
         """What a parameter for the mode can be, with the mode that it means: by its annotation, or
-        as frameworks have it; none for any other parameter."""
+        as frameworks have it; none for any other parameter.
+        """
         annotated = self.offer.values.get(parameter, ()) if role(parameter) is Role.MODE else ()
         return named_modes(annotated) or CHOICES.get(parameter, {})
 

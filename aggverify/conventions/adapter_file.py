@@ -32,7 +32,8 @@ Adapted = Declared | Validation | LogReducer | Dealer
 
 def declared(path: str, name: str | None = None) -> Adapted:
     """The convention of an adapter's file, under the framework's name or the file's own; raises
-    InputError for what cannot be read or used."""
+    InputError for what cannot be read or used.
+    """
     try:
         text = contents(Path(path), MAX_BYTES)
         if len(text) > MAX_BYTES:

@@ -1,5 +1,6 @@
 """What a convention declares: which functions it calls, with what, and what it can ever get
-right."""
+right.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ ADAPTED = "adapter"
 @dataclass(frozen=True, slots=True)
 class ExpertPlace:
     """A rank's place in expert parallelism: ``group`` shares one set of experts, one part each;
-    ``copies`` hold the same part."""
+    ``copies`` hold the same part.
+    """
 
     rank: int
     size: int
@@ -87,7 +89,8 @@ class Output(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Misuse:
     """A call that contradicts itself. ``spoil`` turns a good call's arguments, by name, into it, in
-    a rank; a candidate that validates its arguments raises."""
+    a rank; a candidate that validates its arguments raises.
+    """
 
     name: str
     sentence: str
@@ -103,7 +106,8 @@ Bound = Callable[[int, "Tensor"], Output]
 @dataclass(frozen=True, slots=True)
 class WholeStep:
     """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given;
-    what a convention's ``bind`` returns instead of calls of a loss."""
+    what a convention's ``bind`` returns instead of calls of a loss.
+    """
 
     train: Callable[[nn.Module], None]
 
@@ -137,12 +141,14 @@ class Convention(Protocol):
     @property
     def mode_is_argument(self) -> bool:
         """Whether the candidate takes the mode as an argument, so that one function implements
-        several."""
+        several.
+        """
 
     @property
     def fixes_engine(self) -> bool:
         """Whether its framework alone determines how local losses become the update: where it does
-        not, an engine that is not named is an assumption."""
+        not, an engine that is not named is an assumption.
+        """
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
@@ -156,7 +162,8 @@ class Convention(Protocol):
     def parameters(self) -> tuple[str, ...]:
         """Names, as the misuses know them, of what it passes by position; what it passes by keyword
         has its own. Empty where the function's own names hold: then it may call anything, methods
-        and keyword-only parameters too."""
+        and keyword-only parameters too.
+        """
 
     @property
     def misuses(self) -> tuple[Misuse, ...]:

@@ -1,5 +1,6 @@
 """Functions that reduce no losses and are judged call by call: what must be refused, and what must
-not."""
+not.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ Log = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class LogTerm:
     """What one micro-batch on one rank adds to a key: this rank's sum, and what it is a mean over,
-    of which every context-parallel rank counts all."""
+    of which every context-parallel rank counts all.
+    """
 
     total: float
     count: int
@@ -33,7 +34,7 @@ def part(key: str, dp: int, cp: int, k: int, *, shared: bool) -> LogTerm:
 
 
 def legacy(parts: Mapping[str, LogTerm]) -> Log:
-    """slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
+    """Return slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
     import torch
 
     [count] = {p.count for p in parts.values()}

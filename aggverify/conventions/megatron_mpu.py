@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Place:
-    """This rank's place in the grid, shared with the functions below."""
+    """The place of this rank in the grid, shared with the functions below."""
 
     dp_rank: int = 0
     dp_size: int = 1

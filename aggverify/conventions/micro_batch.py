@@ -104,16 +104,14 @@ class MicroBatch(HasTokens):
 
     @property
     def mask(self) -> Tensor:
-        """The local masks in the form of the losses: one after the other, or padded rows where an
-        adapter asks for rows."""
+        """Local masks, concatenated as the losses are, or padded rows if an adapter asks so."""
         import torch
 
         return torch.cat(self.local_masks) if self._mask is None else self._mask
 
     @property
     def cu_seqlens(self) -> Tensor:
-        """Where each sample of the form that the losses are given in begins, one after the other,
-        and the last one ends; int32."""
+        """Starts of the samples in the losses' form, one after the other, and the end; int32."""
         import torch
 
         lengths = [*map(len, self.local_masks)] if self._lengths is None else self._lengths
@@ -122,8 +120,7 @@ class MicroBatch(HasTokens):
 
     @property
     def window_masks(self) -> list[list[Tensor]]:
-        """Full masks of all micro-batches of this rank, for code that counts before the first
-        backward."""
+        """Return the rank's full masks, for code that counts before the first backward."""
         return [] if self._beyond is None else self._beyond.window_masks()
 
     @property

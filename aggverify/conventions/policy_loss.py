@@ -1,5 +1,6 @@
 """The level above a reducer, ``loss(log_probs, advantages, batch)``: ratios, what is done to them
-and the mean, in one function."""
+and the mean, in one function.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ Ratios = Literal["at 1", "apart", "of the losses"]
 
 def ratios_of(mode: str | None) -> Ratios:
     """To what policies: all the same one, each its own, or, for a known objective, those that have
-    the losses for log-ratios."""
+    the losses for log-ratios.
+    """
     if mode is None or mode == NONLINEAR:
         return "at 1" if mode is None else "apart"
     return "at 1" if objective(mode) is None else "of the losses"
@@ -88,7 +90,8 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
 
 def score_terms(losses: Sequence[float]) -> tuple[float, ...]:
     """Per token, minus the advantage times the log-probability, as REINFORCE and CISPO report it:
-    at ratio 1 its gradient is that of the ratio. Of the losses that ``policy_inputs`` is given."""
+    at ratio 1 its gradient is that of the ratio. Of the losses that ``policy_inputs`` is given.
+    """
     return tuple(loss * (-1 - abs(loss) % 1) for loss in losses)
 
 

@@ -1,5 +1,6 @@
 """How a function is given per-token values: as padded rows of responses, as rows of whole
-sequences, prompt and padding included, or as those packed one after the other."""
+sequences, prompt and padding included, or as those packed one after the other.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def _sequences(
     case: Case, members: Sequence[int], cp_rank: int, tokens: Sequence[Index]
 ) -> Iterator[tuple[int, Index]]:
     """A token stands where its logit is, one place before its own; the last logit has no token.
-    Context-parallel ranks have whole chunks, the padding that makes them equal included."""
+    Context-parallel ranks have whole chunks, the padding that makes them equal included.
+    """
     layout, cp = case.layout, case.layout.cp_size
     samples = [case.step.samples[i] for i in members]
     prompts = [max(s.prompt_length, 1) for s in samples]

@@ -1,5 +1,6 @@
 """A whole training step, ``train_step(model, micro_batches, ctx)``: what lies between the reducer
-and the optimizer, in the person's own code."""
+and the optimizer, in the person's own code.
+"""
 
 from __future__ import annotations
 

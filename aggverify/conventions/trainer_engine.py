@@ -1,5 +1,6 @@
 """An engine-like object, ``forward_backward(batch)`` and ``step()``: what a whole training step is
-where the loop over micro-batches is its trainer's."""
+where the loop over micro-batches is its trainer's.
+"""
 
 from __future__ import annotations
 

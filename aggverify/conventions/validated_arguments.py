@@ -1,5 +1,6 @@
 """Arguments that choose how losses are aggregated, by their names: which go together, and which a
-validator must refuse."""
+validator must refuse.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def _modes() -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Names:
     """A framework's arguments that choose how losses are aggregated, those of slime and miles
-    unless an adapter names others; "" for what it does not have."""
+    unless an adapter names others; "" for what it does not have.
+    """
 
     mode: str = "loss_aggregation"
     modes: Mapping[str, Any] = field(default_factory=_modes)

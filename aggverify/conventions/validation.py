@@ -16,7 +16,8 @@ from aggverify.conventions.validated_arguments import Names, Validate, calls, pl
 @dataclass(frozen=True, slots=True)
 class Validation:
     """A function that raises where arguments contradict themselves, and leaves those alone that do
-    not. Nothing is reduced."""
+    not. Nothing is reduced.
+    """
 
     name: str = "validation"
     title: str = "a validator of arguments"

@@ -1,5 +1,6 @@
 """From observed weights to the mistake: the factor in the layout's own names, the closed form, the
-historic bug."""
+historic bug.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +177,8 @@ def _explained(
 ) -> Diagnosis | None:
     """Every clue there is in the weights, and the bug that left them. ``also_observed``: where one
     rank is right; the computation that is reported instead, whatever the step, must hold there,
-    too."""
+    too.
+    """
     if not observations:
         return None
     seen = _clues(subject, finding)
@@ -217,7 +219,8 @@ def diagnose_term(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
     """What an auxiliary term is, in units of its coefficient: a factor over what it should be, or a
-    formula."""
+    formula.
+    """
     if (partial := partial_form(observations)) is not None:
         return _of_term(finding, partial.sentence)
     if (factor := common_factor(subject, observations)) is not None:
@@ -276,7 +279,8 @@ def _diagnosis(
     subject: Subject, seen: Clues, form: Predicts | None, sentence: str = ""
 ) -> Diagnosis:
     """A formula or a factor, with the bug that it is known as. Where a bug is not the whole of it,
-    the formula in words stands for it, and what the engine asks for is the one thing to do."""
+    the formula in words stands for it, and what the engine asks for is the one thing to do.
+    """
     sentence = sentence or (form.sentence if form is not None else "")
     own = whole(seen.form, subject) if seen.form is not None else frozenset(PARTS)
     bug, wanted = known_bug(seen, own), requirement(subject)

@@ -57,7 +57,8 @@ class Sign:
 
 class Claimed(Part, frozen=True):
     """One of some modes, none given for any; under an engine that divides by the counts it is
-    handed, or by the rollouts of the step."""
+    handed, or by the rollouts of the step.
+    """
 
     modes: tuple[str, ...] = ()
     counts: bool = False
@@ -108,7 +109,8 @@ class WholePart(Part, frozen=True):
 
 class Error(Part, frozen=True):
     """An exception with this in its message, or in the candidate's line where it came from; both
-    are regular expressions. Whose message: torch's or the interpreter's, never ours."""
+    are regular expressions. Whose message: torch's or the interpreter's, never ours.
+    """
 
     says: str = ""
     line: str = ""
@@ -124,7 +126,8 @@ class Error(Part, frozen=True):
 
 class Broken(Part, frozen=True):
     """Not finite although every loss is: the losses themselves, or only gradients; where
-    something is empty, or at masked tokens."""
+    something is empty, or at masked tokens.
+    """
 
     forward: bool
     masked: bool = False
@@ -141,7 +144,8 @@ class Broken(Part, frozen=True):
 
 class Leaks(Part, frozen=True):
     """Values behind the mask that reach the loss, all of these and none of those; or, with none of
-    either, only the gradient. ``weighed``: whether they have weights, None for either."""
+    either, only the gradient. ``weighed``: whether they have weights, None for either.
+    """
 
     by: tuple[Poison, ...] = ()
     not_by: tuple[Poison, ...] = ()

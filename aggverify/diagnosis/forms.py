@@ -95,7 +95,8 @@ def closed_forms(
     observations: Sequence[WeightObservation], *, partial: bool = False
 ) -> list[ClosedForm]:
     """All forms that equal the observed weights on every observation, the simplest first;
-    ``partial``: those that are not 0."""
+    ``partial``: those that are not 0.
+    """
     usable = [o for o in observations if (o.observed[o.mask] != 0).any() or not partial]
     usable = [o for o in usable if o.case.step.num_unmasked]
     if not usable or any(not (np.isfinite(o.observed) & (o.observed >= 0)).all() for o in usable):
@@ -125,7 +126,8 @@ def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -
 class _Table:
     """Logarithms of every term on the unmasked tokens, observations one after the other; of
     neighbours that no term distinguishes, as in a long response, the least and the largest
-    weight."""
+    weight.
+    """
 
     def __init__(self, observations: Sequence[WeightObservation]) -> None:
         cases = [o.case for o in observations]
@@ -164,7 +166,8 @@ class _Table:
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
         """Every form with one of these uppers that fits: none where weights differ that no term
-        distinguishes."""
+        distinguishes.
+        """
         if not self._fits:
             return
         upper_logs = [self._logs[upper] for upper in uppers]

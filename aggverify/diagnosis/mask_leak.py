@@ -35,7 +35,8 @@ _OTHER_STEPS = {
 class MaskLeak:
     """Which of them change the reported loss, and which the gradient. ``cancels``: infinity gives
     a NaN although the finite value has changed something: it is added and subtracted again.
-    ``weighed``: masked tokens have a weight of their own, whatever their values."""
+    ``weighed``: masked tokens have a weight of their own, whatever their values.
+    """
 
     value: frozenset[Poison]
     gradient: frozenset[Poison]

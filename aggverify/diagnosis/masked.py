@@ -20,7 +20,8 @@ Masks = list[Bits]
 class Made:
     """One thing a mask is made into: a sign that the bug table knows, and what follows "the mask
     is". ``grows``: whether it takes a masked token with a weight to distinguish it from a token
-    that is left out."""
+    that is left out.
+    """
 
     sign: str
     words: str

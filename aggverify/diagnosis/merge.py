@@ -18,7 +18,8 @@ WithDiagnosis = tuple[Finding, Diagnosis | None]
 
 def merge_diagnoses(diagnosed: Sequence[WithDiagnosis]) -> list[Diagnosis | None]:
     """The diagnoses, as few as explain the findings: a formula that gives the weights of other
-    cases than its own is theirs as well, the one that gives most of them first."""
+    cases than its own is theirs as well, the one that gives most of them first.
+    """
     found = [diagnosis for _, diagnosis in diagnosed]
     open_ = {n for n, (finding, diagnosis) in enumerate(diagnosed) if _is_open(finding, diagnosis)}
     candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
@@ -63,7 +64,8 @@ def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
 
 def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
     """Whether its formula gives the finding's own weights: closer than the bound, or than they are
-    to what they should be."""
+    to what they should be.
+    """
     form = diagnosis.form
     return form is not None and gives(form, finding)
 

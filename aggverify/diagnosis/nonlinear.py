@@ -30,7 +30,8 @@ def at_rest(case: Case) -> Case:
 
 def count_at_hand(observations: Sequence[WeightObservation]) -> ClosedForm | None:
     """The count of what one rank or micro-batch has that stands for the step's own, in all of
-    these: by it the weights are off from those of one rank. Of cases ``at_rest``."""
+    these: by it the weights are off from those of one rank. Of cases ``at_rest``.
+    """
     ratios, cases = [], []
     for o in observations:
         if o.trivial is None or not o.mask.any():
@@ -145,7 +146,8 @@ def probes(case: Case) -> Iterator[PerturbedCase]:
 
 def is_at_hand(probe: PerturbedCase, before: WeightObservation, after: WeightObservation) -> bool:
     """Whether the values elsewhere have a part in its weights on one rank, and none as laid out.
-    A token that is let in or left out by them has been compared, which is no statistic."""
+    A token that is let in or left out by them has been compared, which is no statistic.
+    """
     if before.trivial is None or after.trivial is None:
         return False
     one, two = before.trivial[probe.place], after.trivial[probe.place]

@@ -21,7 +21,8 @@ Cells = dict[tuple[int, int, int], bool]
 class NotFinite:
     """``forward``: local losses, not only gradients. ``empty``: what has no token wherever it is
     not finite and nowhere else, "" where that is nothing known. ``masked``: the gradients at
-    masked tokens, at all of them and at no others."""
+    masked tokens, at all of them and at no others.
+    """
 
     forward: bool
     empty: str = ""
@@ -70,7 +71,8 @@ def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
 
 def _fits_losses(o: WeightObservation, empty: Cells) -> bool:
     """Whether exactly these cells' losses are not finite; or all of them are, where ranks add up
-    before they divide."""
+    before they divide.
+    """
     c_size = o.case.layout.cp_size
     bad = {
         (rank // c_size, rank % c_size, k): not np.isfinite(loss)

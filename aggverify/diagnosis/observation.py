@@ -53,7 +53,8 @@ class WeightObservation:
 
     def upright(self, slope: float) -> WeightObservation:
         """With one sign for all tokens, as weights in closed form have. ``slope``: what weights
-        are off by, of an objective where all inputs are 0."""
+        are off by, of an objective where all inputs are 0.
+        """
         assert self.expected is not None
         down = np.where(self.exact < 0, -slope, slope)
         return replace(

@@ -21,7 +21,8 @@ def shown_by_weights(
     observations: Sequence[WeightObservation], *, masked: bool = False
 ) -> ObservedSign | None:
     """The first sign that is seen in every observation that can show it; ``masked``: of those
-    that are about masked tokens having a weight."""
+    that are about masked tokens having a weight.
+    """
     usable = [o for o in observations if o.expected is not None]
     if not usable:
         return None

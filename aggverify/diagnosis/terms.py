@@ -237,8 +237,7 @@ def _phantom_shards(t: Tokens, unit: Ints) -> Array:
 
 
 def _floored(t: Tokens, unit: Ints) -> Array:
-    """``cp_size * (tokens // cp_size)`` of every micro-batch, added up; engines divide by 1 at
-    least."""
+    """Sum up ``cp_size * (tokens // cp_size)`` over micro-batches; engines divide by at least 1."""
     part = t.unit("dp rank", "micro-batch")
     one = _pairs(unit, part)
     size = t.cp_size[one]

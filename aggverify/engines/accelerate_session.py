@@ -19,7 +19,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 @dataclass(frozen=True, slots=True)
 class AccelerateSession:
     """An Accelerator around a new model for every step: it wraps it in DDP, divides each
-    micro-batch's loss by their number, and reduces gradients after the last one."""
+    micro-batch's loss by their number, and reduces gradients after the last one.
+    """
 
     device: torch.device
 

@@ -17,7 +17,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 @dataclass(frozen=True, slots=True)
 class DdpSession:
     """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch: gradients
-    are averaged in the backward of that one, or of each."""
+    are averaged in the backward of that one, or of each.
+    """
 
     device: torch.device
     each: bool = False

@@ -19,7 +19,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 class Fsdp1Session:
     """A new model for every step, its one parameter flattened and sharded over all ranks, and
     ``no_sync`` on all but the last micro-batch: the backward of that one, or of each, reduces and
-    shards the gradient, which is gathered afterwards."""
+    shards the gradient, which is gathered afterwards.
+    """
 
     device: torch.device
     each: bool = False
@@ -59,7 +60,7 @@ class Fsdp1Session:
 
 
 def _flat(wrapped: FullyShardedDataParallel) -> Tensor:
-    """This rank's shard of the model's parameters, padded to the length of all others'."""
+    """Return the rank's shard of the parameters, padded to the length of all others'."""
     [parameter] = wrapped.parameters()
     return parameter
 

@@ -18,7 +18,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 class Fsdp2Session:
     """A new model for every step, sharded over all ranks; its gradient, which the backward of the
-    last micro-batch, or of each, reduces and shards, is gathered afterwards."""
+    last micro-batch, or of each, reduces and shards, is gathered afterwards.
+    """
 
     def __init__(
         self,

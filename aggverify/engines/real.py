@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealEngine(Usual):
     """A library's own engine. Its update is the formula's as long as the reducer is one that every
-    trainer can use: what depends on hooks, on graphs and on who takes part shows here only."""
+    trainer can use: what depends on hooks, on graphs and on who takes part shows here only.
+    """
 
     name: str
     library: str

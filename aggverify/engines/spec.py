@@ -97,7 +97,8 @@ class EngineSpec(Protocol):
     @property
     def does(self) -> str:
         """What such a trainer does with gradients, as in "your trainer averages them": the words of
-        a person who does not know our names."""
+        a person who does not know our names.
+        """
 
     @property
     def required(self) -> str:
@@ -118,7 +119,8 @@ class EngineSpec(Protocol):
     @property
     def guessed(self) -> bool:
         """Whether it is tried for a reducer whose engine is not named: not where one framework
-        alone trains so, whose convention names it."""
+        alone trains so, whose convention names it.
+        """
 
     @property
     def deviates(self) -> Deviation | None:
@@ -127,7 +129,8 @@ class EngineSpec(Protocol):
     @property
     def not_claimed(self) -> Mapping[str, str]:
         """Features of layouts that its trainers never have, each with the reason; "zigzag" for
-        losses that stay sliced over context-parallel ranks."""
+        losses that stay sliced over context-parallel ranks.
+        """
 
     @property
     def preloads(self) -> tuple[str, ...]:
@@ -135,11 +138,13 @@ class EngineSpec(Protocol):
 
     def gathers(self, sizes: Sizes) -> int:
         """Where losses are gathered over context parallelism: what the gather's backward multiplies
-        the slice by that it hands back to each rank."""
+        the slice by that it hands back to each rank.
+        """
 
     def counted(self, tokens: Sequence[int], returned: int | None) -> int:
         """The tokens of a micro-batch as its trainer counts them: from those of its samples, and
-        what the reducer has returned."""
+        what the reducer has returned.
+        """
 
     def available(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -148,7 +153,8 @@ class EngineSpec(Protocol):
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
         """The step scalar these local losses amount to: what a session's update is the gradient
-        of. Counts are per rank and micro-batch."""
+        of. Counts are per rank and micro-batch.
+        """
 
     def session(self, device: torch.device) -> EngineSession:
         """The engine on one rank of a world, for all its steps. Imports what it needs here."""
@@ -186,7 +192,7 @@ class LocalStep(Protocol):
 
     @property
     def groups(self) -> tuple[Any, Any]:
-        """This rank's process groups, of data and of context parallelism."""
+        """The process groups of this rank, of data and of context parallelism."""
 
     @property
     def experts(self) -> tuple[int, int, Any] | None:
@@ -232,7 +238,8 @@ class LocalStep(Protocol):
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
         """Of whole sequences of micro-batch ``k``, whose cross entropy depends on ``theta`` as its
-        losses do."""
+        losses do.
+        """
 
     def steps_with(self, optimizer: Optimizer) -> None:
         """Raise for one whose step is not the gradient, taken away."""

@@ -20,7 +20,8 @@ norms they are clipped at, with the other larger. Powers of two, which round not
 @dataclass(frozen=True, slots=True)
 class TrainStepEngine(Usual):
     """Nothing of it is ours: wrapping the model, backward, accumulation, reduction, and the
-    optimizer where there is one."""
+    optimizer where there is one.
+    """
 
     name: str = "train-step"
     title: str = "the training step's own: update = what it leaves in the model"

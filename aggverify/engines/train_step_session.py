@@ -24,7 +24,8 @@ _SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
 
 class _Dispatched(torch.autograd.Function):
     """What an all-to-all of tokens does to gradients: the rank that holds an expert's parameter
-    gets those of all ranks that share the experts, a collective in backward."""
+    gets those of all ranks that share the experts, a collective in backward.
+    """
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, tokens: Tensor, like: Tensor, group: Any) -> Tensor:
@@ -42,7 +43,8 @@ class _Dispatched(torch.autograd.Function):
 
 class Experts(nn.Module):
     """The parameter of the experts that this rank holds, as large as every other rank's: an entry
-    for each token that goes to them. Marked as Megatron marks it, ``allreduce = False``."""
+    for each token that goes to them. Marked as Megatron marks it, ``allreduce = False``.
+    """
 
     def __init__(self, like: Tensor, owner: Tensor, rank: int, group: Any) -> None:
         super().__init__()
@@ -118,7 +120,8 @@ class TrainStepSession:
 
     def _trained(self, step: LocalStep, times: float) -> tuple[Tensor, bool]:
         """The update, and whether a scaler has left it out on every rank: then a trainer goes on
-        with a smaller scale."""
+        with a smaller scale.
+        """
         model = StepModel(step, self.device)
         without_gpu = megatron.imported() and self.device.type == "cpu"
         around = megatron.on_processors() if without_gpu else nullcontext()

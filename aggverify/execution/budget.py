@@ -24,7 +24,8 @@ class Profile:
     """Drawn cases per check, which decide how long a run is; and seconds for the whole search.
 
     These are a net for slow reducers: several times what a run takes on two idle cores. What
-    ranks wait for a processor is not counted, so that the machine's load leaves nothing out."""
+    ranks wait for a processor is not counted, so that the machine's load leaves nothing out.
+    """
 
     examples: int
     seconds: float

@@ -81,7 +81,8 @@ class Claim:
 
     def effect(self, code: Code) -> Effect:
         """What a finding of this code does to the verdict: a hazard fails where what it depends on
-        is claimed."""
+        is claimed.
+        """
         fails = self.strict or code.promise in self.claimed
         return Effect.FAILS if code.effect is Effect.HAZARD and fails else code.effect
 
@@ -103,13 +104,15 @@ class Claim:
     @staticmethod
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
-        Data of before there were others is of the usual backend."""
+        Data of before there were others is of the usual backend.
+        """
         return codec.read(_StoredClaim, data, "the claim").claim()
 
 
 def is_nonlinear(name: str | None) -> bool:
     """Whether it stands for an objective that is not linear in its inputs, a known one or not;
-    raises OracleError for a known one that cannot be formed."""
+    raises OracleError for a known one that cannot be formed.
+    """
     return name is not None and (name == NONLINEAR or objective(name) is not None)
 
 

@@ -14,7 +14,8 @@ _KEPT, _MOST_KEPT = 0.1, 2.0
 
 class OutOfTime(BaseException):
     """The time is over. No Exception, as Ctrl-C is none: nothing on the way may take it for an
-    answer of what it runs."""
+    answer of what it runs.
+    """
 
 
 class TooLate(AggverifyError):

@@ -62,8 +62,7 @@ _Key = tuple[Step, Layout, str, bytes]
 
 
 def _key(case: Case) -> _Key:
-    """By the bytes of its losses: of two zeros with different signs one must not pass for the
-    other, and one NaN is like another."""
+    """Key by the bytes of its losses: 0.0 must not pass for -0.0, and one NaN is like another."""
     losses = np.array(case.losses, dtype=np.float64).tobytes()
     return case.step, case.layout, case.dtype, losses
 
@@ -119,7 +118,8 @@ class Executor:
 
     def budget_clock(self) -> float:
         """Seconds without those that processes wait for a processor, for each other's as well: how
-        much is tried does not depend on what else runs. May step back a little, as load grows."""
+        much is tried does not depend on what else runs. May step back a little, as load grows.
+        """
         now = time.monotonic()
         if math.isnan(self._began):
             self._began = self.clock()
@@ -128,8 +128,7 @@ class Executor:
         return (self.clock() - self._began) / self._contention
 
     def begin(self) -> None:
-        """Hold nothing that ran away before against what comes now, another subject, and know of no
-        line that it has run."""
+        """Reset the time-out back-off and the lines that have run, before another subject."""
         self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._known.clear()
         self._unfit.clear()
@@ -162,7 +161,8 @@ class Executor:
 
     def in_less_room(self, subject: Subject) -> Subject | None:
         """The subject in no worlds as large as the one that has failed for want of room; None where
-        none has. Raises NotJudged where a rank by itself has."""
+        none has. Raises NotJudged where a rank by itself has.
+        """
         failed = [size for size in self._unfit if size <= subject.max_world]
         if not failed:
             return None
@@ -178,7 +178,8 @@ class Executor:
 
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases, but those that have been run for another judge of the subject in these
-        ranks: a bare case has one result, and what has not is found where it is run twice."""
+        ranks: a bare case has one result, and what has not is found where it is run twice.
+        """
         specs = list(map(as_run_spec, cases))
         keys = [_key(t.case) if _is_bare(t) else None for t in specs]
         kept = self._known.setdefault(subject.claim, {})
@@ -247,7 +248,8 @@ class Executor:
 
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
         """Where torch.compile compiles, launched, or under another engine: ranks of their own,
-        which stay."""
+        which stay.
+        """
         if where not in self._others:
             setup, more = _SETUPS[where]
             setup = {**setup, **asked}

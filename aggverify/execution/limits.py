@@ -76,7 +76,8 @@ USUAL = RankKind()
 
 def cpu_seconds(tokens: int, calls: int, asked: float | None, slowest: float) -> float | None:
     """The processor time of a case of so many tokens, and calls on a rank; None for the pool's
-    usual. ``slowest``: seconds of the slowest call that came to its end."""
+    usual. ``slowest``: seconds of the slowest call that came to its end.
+    """
     own = TIMES_ITS_OWN * slowest * calls
     if own > CPU_SECONDS_AFTER:
         asked = max(asked or CPU_SECONDS, own)

@@ -1,5 +1,6 @@
 """A person's own oracle (``--oracle FILE``) in a child process: it may hang, exit or eat memory,
-and settings of a pull request may name it."""
+and settings of a pull request may name it.
+"""
 
 from __future__ import annotations
 

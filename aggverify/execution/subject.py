@@ -127,14 +127,16 @@ class Subject:
 
     def claiming(self, **changes: Any) -> Subject:
         """The same subject under a claim changed in fields other than the oracle and the path it
-        is compared with."""
+        is compared with.
+        """
         claim = replace(self.claim, **changes)
         how, what = convention(claim.called), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
     def under(self, name: str) -> Subject:
         """The same subject under another engine, and so the path that it is compared with where
-        that one's engine is only taken over from here."""
+        that one's engine is only taken over from here.
+        """
         moved = self.claiming(engine=name)
         path = self.against
         if path is None or path.found.engine_declared:
@@ -156,13 +158,15 @@ class Subject:
     @property
     def engine_assumed(self) -> bool:
         """Whether another engine may be the trainer's: neither a person nor the convention names
-        one."""
+        one.
+        """
         return not (self.found.engine_declared or self.convention.fixes_engine)
 
     @property
     def engine_in_question(self) -> bool:
         """Whether an assumed engine is not even the convention's usual one: the claim is not
-        complete, whatever comes of it."""
+        complete, whatever comes of it.
+        """
         usual = self.convention.default_engine(self.mode)
         return self.engine_assumed and self.engine.name != usual
 
@@ -307,7 +311,8 @@ class Subject:
     @property
     def not_claimed(self) -> dict[str, str]:
         """Features that are not tested, each with the reason, in order; of an engine whose trainers
-        slice nothing, "zigzag" too."""
+        slice nothing, "zigzag" too.
+        """
         unseen = {**self.convention.not_claimed, **dict(self.found.untold)}
         unseen = {f: why for f, why in unseen.items() if f not in self.claimed}
         unseen |= self.engine.not_claimed
@@ -318,7 +323,8 @@ class Subject:
     @property
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims, less
-        what it refuses."""
+        what it refuses.
+        """
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
         mine -= UNUSUAL - self.claimed - getattr(self.convention, "unusual", frozenset())
         mine -= {"fan-out"} if self.group_size or self.objective else frozenset()
@@ -344,7 +350,8 @@ class Subject:
 
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
         """The case with losses that the convention can give, and, but with ``zeros``, of which it
-        shows every weight."""
+        shows every weight.
+        """
         if self.objective is not None and self.objective.negative:
             case = case.with_losses(tuple(-(abs(x) % 1) for x in case.losses))
         if getattr(self.convention, "gradient_of", ""):  # one advantage a sample
@@ -358,7 +365,8 @@ class Subject:
 
     def reports_instead(self, case: Case) -> Case | None:
         """The case with other per-token losses, whose sum a loss of log-probabilities may report
-        just as well; None where there are none."""
+        just as well; None where there are none.
+        """
         plain = self.hides_zeros and self.objective is None
         return case.with_losses(score_terms(case.losses)) if plain else None
 

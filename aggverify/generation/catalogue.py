@@ -29,7 +29,8 @@ def unit_case() -> Case:
 
 def fully_masked(case: Case) -> Iterator[Case]:
     """The case with its first sample fully masked, with its first micro-batch, and with the last
-    one of every rank."""
+    one of every rank.
+    """
     first = frozenset(next(case.layout.cells())[2])
     last = frozenset(i for rank in case.layout.micro_batches for i in rank[-1])
     for members in dict.fromkeys((frozenset({0}), first, last)):
@@ -49,7 +50,8 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
     """Other steps on the grid's layouts, and units whose samples are apart: to distinguish what
-    the stored cases do not."""
+    the stored cases do not.
+    """
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
     return (*(grid_case(n, *row) for n, row in rows), _apart(4), _apart(2))
 

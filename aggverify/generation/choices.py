@@ -34,7 +34,8 @@ class ChoiceSource:
 
     def order(self, count: int) -> list[int]:
         """The numbers below ``count``, forwards or backwards: a switch shrinks, a permutation
-        would not, whatever the number of samples."""
+        would not, whatever the number of samples.
+        """
         return list(range(count))[:: -1 if self.flag() else 1]
 
 

@@ -23,7 +23,8 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
-    anywhere, as ``where`` has it, with one byte a unit."""
+    anywhere, as ``where`` has it, with one byte a unit.
+    """
     dp, cp, k, kind = size
     count = dp * k
     cells: list[list[Unit]] = [[] for _ in range(count)]
@@ -47,7 +48,8 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
 
 def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
     """Samples, ids, micro-batches and ranks in another order; rows dealt in order stay whole prompt
-    groups."""
+    groups.
+    """
     names = source.order(step.num_groups), source.order(step.num_rollouts)
     if space.uniform or space.group_size is not None:
         order = by_groups(step, source.order(step.num_groups))

@@ -67,7 +67,8 @@ def sparse(length: int, unmasked: int) -> bytes:
 
 def turns(count: int) -> bytes:
     """A mask of so many runs of unmasked tokens, as an agent's turns leave them between answers of
-    its tools."""
+    its tools.
+    """
     return b"".join(b"\1" * (1 + n % 2) + b"\0" * (1 + n % 3) for n in range(count))
 
 
@@ -219,7 +220,8 @@ def ids(space: Space) -> Iterator[Case | None]:
 
 def degenerate(space: Space) -> Iterator[Case | None]:
     """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many; many
-    turns; long ones that are nearly equal."""
+    turns; long ones that are nearly equal.
+    """
     build, sizes = Builder(space).case, ((1, 1, 1), *_SPREADS[:3])
     for count, length in ((8, 4), (2, 16), (6, 1)):
         for size in sizes:
@@ -243,7 +245,8 @@ _MANY_SAMPLES = tuple(Sample(1, b"\1", i, i // 2) for i in range(640))
 @cache
 def sum_of_many(*, samples: bool = False) -> Case:
     """More tokens, or samples of a micro-batch, than bfloat16 adds up one by one; every loss is 1.
-    Not of float16, in which a right sum may be too large or a right weight too small."""
+    Not of float16, in which a right sum may be too large or a right weight too small.
+    """
     members = _MANY_SAMPLES if samples else _MANY_TOKENS
     step = Step(members)
     losses = (1.0,) * step.num_response_tokens
@@ -267,7 +270,8 @@ _FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
 
 def few_and_many() -> tuple[Case, ...]:
     """A step of hardly any unmasked tokens, and ones of very many, or of many rollouts, on one
-    rank."""
+    rank.
+    """
     steps = (_FEW_OF_MANY, LONG_STEP, Step(_MANY_SAMPLES))
     return tuple(Case(s, Layout.trivial(len(s.samples)), levels(s)) for s in steps)
 

@@ -48,7 +48,8 @@ def steered(
 
 def _like(space: Space, cases: Iterable[Case | None], example: Case) -> Iterator[Case]:
     """Each case, before it one that also is of all kinds that the example is of: a condition is
-    reached on cases like the one that has reached it, and may be on no others."""
+    reached on cases like the one that has reached it, and may be on no others.
+    """
     wanted = [kind for kind in case_tags.decode(case_tags.tags(example)) if kind in _MADE]
     for case in filter(None, cases):
         made = case

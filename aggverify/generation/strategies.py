@@ -51,14 +51,16 @@ def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[byte
 @lru_cache(maxsize=64)
 def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
     """Steps of 1 to 6 samples (or whole prompt groups, where the space has them); prompts of at
-    least one token; smallest: one sample of one token."""
+    least one token; smallest: one sample of one token.
+    """
     return _records(space, 1, MOST_SAMPLES).map(lambda records: build_step(records, space).step)
 
 
 @lru_cache(maxsize=64)
 def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
     """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so;
-    smallest: one rank, one micro-batch."""
+    smallest: one rank, one micro-batch.
+    """
     return st.composite(_layout)(step, space)
 
 
@@ -74,7 +76,8 @@ def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
 @lru_cache(maxsize=64)
 def cases(space: Space = SEVERAL) -> st.SearchStrategy[Case]:
     """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out;
-    smallest: one token on the smallest layout."""
+    smallest: one token on the smallest layout.
+    """
     return st.composite(_case)(space)
 
 
@@ -136,7 +139,8 @@ def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
 
 def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
     """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
-    coincide")."""
+    coincide").
+    """
     names = tuple(modes)
     return (
         steps(Space(empty_samples=False))

@@ -156,7 +156,8 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
 
 def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:
     """What is accepted no longer, still fails, and was found by nothing but its own case; entries
-    of the baseline that the head puts out of date."""
+    of the baseline that the head puts out of date.
+    """
     found = {finding.identity for finding in verdict.findings}
     known = {one.what for one in base.stale}
     for one in head.baseline:

@@ -22,7 +22,8 @@ AGAIN = (Again.FAILS, Again.HAZARD)
 
 def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) -> Iterator[Change]:
     """One change a cause. ``on_base``: cases of the head that were run on the base's reducer, and
-    the other way round."""
+    the other way round.
+    """
     same, other, fixed, new = _matched(base.findings, head.findings)
     found: list[tuple[Change, Finding]] = []
     for b, h in same:
@@ -46,7 +47,8 @@ def _matched(
     base: Sequence[Finding], head: Sequence[Finding]
 ) -> tuple[list[Pair], list[Pair], list[Finding], list[Finding]]:
     """The same findings; those of one code with other dimensions or another factor; the rest of
-    either side."""
+    either side.
+    """
     same, base, head = _paired(base, head, lambda f: f.identity)
     # Of several with one code those of one check belong together.
     near, base, head = _paired(base, head, lambda f: (f.identity.about, f.code, f.check))

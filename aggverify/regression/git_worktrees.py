@@ -27,7 +27,8 @@ class Tree:
 
     def environment(self) -> dict[str, str]:
         """The variables of a command that imports everything of the repository from this tree, also
-        what is installed from the person's own checkout."""
+        what is installed from the person's own checkout.
+        """
         own = [folder for folder in (self.root, self.root / "src") if folder.is_dir()]
         given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         mine = (self._here(path) for path in _imported_from())
@@ -44,7 +45,8 @@ class Tree:
 
 def _imported_from() -> Iterator[Path]:
     """The folders that this interpreter imports from, those of editable installs included: by lines
-    of a ``.pth`` file, which are in ``sys.path``, or by a finder that setuptools writes."""
+    of a ``.pth`` file, which are in ``sys.path``, or by a finder that setuptools writes.
+    """
     yield from (Path(path) for path in sys.path if path)
     for name, module in list(sys.modules.items()):
         mapping = getattr(module, "MAPPING", None) if name.startswith("__editable__") else None
@@ -93,7 +95,8 @@ def repository() -> Path:
 @contextlib.contextmanager
 def temporary(top: Path) -> Iterator[Path]:
     """A folder for worktrees and documents, removed afterwards, even where this process is killed:
-    a shell waits for that, and forgets worktrees of the repository ``top`` that are gone."""
+    a shell waits for that, and forgets worktrees of the repository ``top`` that are gone.
+    """
     folder = Path(tempfile.mkdtemp(prefix="aggverify-")).resolve()
     cleaner = subprocess.Popen(
         ["sh", "-c", _CLEANER, "sh", str(folder), str(top)],

@@ -53,7 +53,8 @@ Side = tuple[str, str, list[tuple[str, list[Cell]]]]
 
 def _heat(change: Change, comparison: Comparison) -> list[Side]:
     """What both sides give every token of the case: their names, a description, and the map; one of
-    them where the other has no weights."""
+    them where the other has no weights.
+    """
     found = change.finding
     if found is None:
         return []

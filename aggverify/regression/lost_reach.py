@@ -21,13 +21,15 @@ WIDER = 2
 def _busier(base: Verdict, head: Verdict) -> bool:
     """Whether the base has more findings. Steps are counted with those that make a counterexample
     smaller and name its cause: where there are more of them, only what nothing is run on any more
-    is reported."""
+    is reported.
+    """
     return len(base.findings) > len(head.findings)
 
 
 def _stops_earlier(base: Verdict, head: Verdict) -> bool:
     """Whether the head has findings that the base has not: a check draws no more than it takes to
-    find something, so that fewer steps are no loss, and none at all still are."""
+    find something, so that fewer steps are no loss, and none at all still are.
+    """
     known = {finding.identity for finding in base.findings}
     return any(finding.identity not in known for finding in head.findings)
 
@@ -66,7 +68,8 @@ def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Functions of which nothing ran, and lines and outcomes that are still there and are not
-    reached on a kind of step any more."""
+    reached on a kind of step any more.
+    """
     was, now = base.covered, head.covered
     if was.functions and not now.functions:
         functions = counted(len(was.functions), "function")

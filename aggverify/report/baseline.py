@@ -112,7 +112,8 @@ def standing(
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
     """How every entry stands whose case was run again; others are about other reducers. ``found``:
-    ids of what this very run has come upon."""
+    ids of what this very run has come upon.
+    """
     done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:
         rerun = done.get(entry.id)
@@ -133,7 +134,8 @@ def standing(
 
 def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
     """The document with these, and the exit code that follows: an expired one is a finding also
-    where the search has not come upon it, and one that is out of date no judgement."""
+    where the search has not come upon it, and one that is out of date no judgement.
+    """
     made = replace(document, baseline=tuple(accepted))
     if document.error or document.incomplete or document.exit == 1:
         return made

@@ -35,7 +35,8 @@ def document(
     verdicts: Sequence[RunVerdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
     """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
-    what became of findings of other documents."""
+    what became of findings of other documents.
+    """
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
     carried = next((verdict.subject.found.carried for verdict in verdicts), "")
@@ -67,7 +68,8 @@ def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> mo
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
     """Of the ranks: they have this process's interpreter, and the torch that is installed.
-    ``carried``: what carries collectives apart from the backend, ``joined`` its name."""
+    ``carried``: what carries collectives apart from the backend, ``joined`` its name.
+    """
     transport = f"{backend(joined).transport} {carried}".rstrip()
     return model.Environment(
         platform.python_version(), metadata.version("torch"), joined, transport

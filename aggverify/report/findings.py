@@ -80,7 +80,8 @@ def reported(
 
 def _detail(report: ReportedFinding) -> str | None:
     """The fault in words; a call that does not fit the function has no frame of the candidate's,
-    and those of ours are of no use."""
+    and those of ours are of no use.
+    """
     fault = report.finding.fault
     error = fault.error if fault else None
     if fault is None or (error and error.type == "TypeError" and not error.candidate_line):

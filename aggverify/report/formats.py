@@ -14,7 +14,8 @@ from aggverify.plugins import Table
 @dataclass(frozen=True, slots=True)
 class Format:
     """What it is called, its file, and the dotted name of the module whose ``render(document)``
-    gives its text."""
+    gives its text.
+    """
 
     what: str
     file: str

@@ -104,7 +104,8 @@ def observed(
     token: int | None,
 ) -> str:
     """A part of a page for one step, as a notebook shows it; ``good``: whether it is as expected,
-    None where nothing is."""
+    None where nothing is.
+    """
     heat = heat_map(step, weights, token)
     return _template("observed.html").render(title=title, good=good, facts=facts, heat=heat)
 
@@ -151,7 +152,8 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
 
 def _appearance(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
     """What neighbours share that share a cell: by text, where one NaN is like the other, and the
-    worst token by itself."""
+    worst token by itself.
+    """
     run, pair = row
     return repr(pair), worst, run.cp_rank, run.mask
 

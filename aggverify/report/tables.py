@@ -131,7 +131,8 @@ _NONLINEAR = (
 
 def modes_text(names: Sequence[str] = ()) -> list[str]:
     """Modes of these names; or every one, with the readings of every question of the policy. Each
-    with formula, source, policy, the names frameworks give it, and a worked ragged example."""
+    with formula, source, policy, the names frameworks give it, and a worked ragged example.
+    """
     installed_modes()
     lines: list[str] = []
     if names:

@@ -121,7 +121,8 @@ def _factor(pair: Pair | None) -> str:
 
 def short(factor: Fraction) -> str:
     """A factor as a fraction where that is simple, else with as many digits as distinguish it from
-    1."""
+    1.
+    """
     if factor.denominator <= 10**6:
         return fraction(factor)
     return f"{float(factor):.6g}" if abs(factor - 1) > 1e-5 else f"(1 {float(factor - 1):+.2g})"

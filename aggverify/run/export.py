@@ -127,7 +127,8 @@ def _takes_ours(path: Path) -> bool:
 
 def _scale(subject: Subject, case: Case) -> Fraction | None:
     """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0, where tokens
-    are not counted; None where it is none that does just that."""
+    are not counted; None where it is none that does just that.
+    """
     engine, sizes = subject.engine, Sizes.of(case)
     cells = case.layout.world_size * case.layout.num_microbatches
 
@@ -145,7 +146,8 @@ def _shown(
     subject: Subject, executor: Executor, check: Check, case: Case, finding: Finding | None
 ) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
     """The one of the check's runs of this step that shows the finding by its weights, those that
-    are right, and by how much each may be off."""
+    are right, and by how much each may be off.
+    """
     wanted = list(_specs(check, case))
     expected = None if finding is None else finding.expected
     if expected is None and all(w.term is None for w in wanted) and subject.objective is None:
@@ -162,7 +164,8 @@ def _shown(
 
 def _specs(check: Check, case: Case) -> Iterator[RunSpec]:
     """The check's runs of the very step on this layout, each without what plain torch lacks; those
-    after other steps first."""
+    after other steps first.
+    """
     found = map(as_run_spec, check.variants(case))
     mine = [t for t in found if (t.case.step, t.case.layout) == (case.step, case.layout)]
     bare = [RunSpec(t.case, t.before, term=t.term) for t in mine] or [RunSpec(case)]

@@ -117,7 +117,8 @@ def resolved(
 
 def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
     """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
-    fewer ranks were launched."""
+    fewer ranks were launched.
+    """
     wanted = max(s.max_world for s in subjects)
     if not resource_headroom.tight() and wanted <= executor.most:
         return tuple(subjects)
@@ -147,7 +148,8 @@ class OtherPath:
 
     def with_other_path(self, subject: Subject, how: str, what: str | None = None) -> Subject:
         """The subject with this path to agree with, called as ``how``: same mode; the engine
-        ``what``, or its own if it declares one or is called otherwise."""
+        ``what``, or its own if it declares one or is called otherwise.
+        """
         choice = choose(self.target, self.description, how)
         what = what or declaration(self.description).get("engine")
         if what is None and choice.convention.name != subject.convention.name:
@@ -235,7 +237,8 @@ def opened(
 def frozen() -> Iterator[None]:
     """Whatever there is by now, modules above all, is not gone through again and again while cases
     make garbage, and that more seldom: most of what collecting it costs. Left alone where somebody
-    else has frozen it."""
+    else has frozen it.
+    """
     mine, usual = gc.get_freeze_count() < _ITS_OWN, gc.get_threshold()
     if mine:
         gc.freeze()

@@ -26,7 +26,8 @@ _ROOTS = (".git", "pyproject.toml")
 @dataclass(frozen=True, slots=True)
 class ScaffoldSubject:
     """What is verified: a file or target, and the options that are given in addition to what it
-    declares."""
+    declares.
+    """
 
     function: str
     target: str

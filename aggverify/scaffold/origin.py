@@ -51,7 +51,8 @@ def requirement() -> str:
 
 def schema_url() -> str:
     """Of the schema for pyproject.toml: of that commit on GitHub, else of the file on this machine,
-    which no file that is committed can name."""
+    which no file that is committed can name.
+    """
     if (found := origin()) is not None and (hub := _GITHUB.fullmatch(found.url)) is not None:
         where = f"{hub[1]}/{found.commit}/aggverify/{_SCHEMA}"
         return f"https://raw.githubusercontent.com/{where}"

@@ -77,7 +77,8 @@ class Probe:
 
     def others(self, chosen: Probed) -> Mapping[str, Probed]:
         """By parameter, what another plausible reading of a count gives, where that is another
-        mode or is right in other layouts."""
+        mode or is right in other layouts.
+        """
         wanted = other_readings(self.offer, chosen.known)
         if not (wanted and chosen.ran) or Adapter(self.offer, chosen.known).unknown:
             return {}

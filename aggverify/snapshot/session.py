@@ -1,5 +1,6 @@
 """``snapshot record`` and ``snapshot check``, from a target or a file to the lines that are
-printed."""
+printed.
+"""
 
 from __future__ import annotations
 

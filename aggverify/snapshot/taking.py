@@ -38,7 +38,8 @@ def environment(description: Mapping[str, Any]) -> NumericEnvironment:
 
 def cases(subject: Subject) -> Iterator[tuple[EntryKey, Case]]:
     """What the subject's convention and claims let it be given: every case of the corpus on one
-    rank and as it is laid out, in its own dtype and in float32."""
+    rank and as it is laid out, in its own dtype and in float32.
+    """
     space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
     space = replace(space, rejects="rejection" in subject.features)
     taken: set[Case] = set()
@@ -96,7 +97,8 @@ def steady(subject: Subject, executor: Executor) -> Ran:
 
 def rows(execution: Execution) -> dict[str, list[float]]:
     """All that is pinned of it, by name: the value, every rank's own losses, the weights, and the
-    numbers of each key of the logs, rank after rank."""
+    numbers of each key of the logs, rank after rank.
+    """
     value = [] if execution.value is None else [float(execution.value)]
     found = {"value": value, "losses": [x for rank in execution.local_losses for x in rank]}
     if execution.weights is not None:
@@ -125,7 +127,8 @@ def _pinned(name: str, row: Sequence[float]) -> Pinned:
 
 def computes_in(executions: Sequence[Execution]) -> str:
     """The precision that the reducer's own sums have: float32 where every loss it returned is a
-    number of float32, whatever it was given."""
+    number of float32, whatever it was given.
+    """
     losses = [x for e in executions for rank in e.local_losses for x in rank]
     with np.errstate(over="ignore"):
         narrow = np.array(losses, dtype=np.float64).astype(np.float32).astype(np.float64)

@@ -54,7 +54,8 @@ class Case:
     @property
     def size(self) -> tuple[int, int, int, int, int, int]:
         """What "smaller" means to a reader: ranks times micro-batches, samples, response tokens,
-        prompt tokens, losses other than 0, samples that share a rollout."""
+        prompt tokens, losses other than 0, samples that share a rollout.
+        """
         step = self.step
         return (
             self.layout.world_size * self.layout.num_microbatches,
@@ -75,7 +76,8 @@ class Case:
 
     def without_zeros(self) -> Case:
         """The case with 1 for every loss of 0; in 16 bits, where what is divided by a small one is
-        rounded too coarsely, for each that is smaller than 1."""
+        rounded too coarsely, for each that is smaller than 1.
+        """
         least = 1.0 if self.dtype in ("bfloat16", "float16") else 5e-324
         losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
         return self if losses == self.losses else self.with_losses(losses)
@@ -150,7 +152,8 @@ def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
 
 def has_whole_groups(case: Case, size: int) -> bool:
     """Whether every micro-batch is a row of complete prompt groups of that size, members side by
-    side."""
+    side.
+    """
     groups = set(case.step.groups.values())
     cells = [cell for _, _, cell in case.layout.cells()]
     cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]

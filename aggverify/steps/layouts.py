@@ -208,7 +208,8 @@ def row_chunk(step: Step, members: Sequence[int], layout: Layout) -> int:
 
 def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
     """Tokens of the widest sample, prompt included, among all of the data-parallel rank that holds
-    these."""
+    these.
+    """
     cells = next(rank for rank in layout.micro_batches if any(members[0] in c for c in rank))
     mine = (step.samples[i] for cell in cells for i in cell)
     return max(s.total_length for s in mine)

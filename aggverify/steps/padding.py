@@ -14,7 +14,8 @@ from aggverify.steps.reordering import in_order, reordered
 @dataclass(frozen=True, slots=True)
 class Padding:
     """``columns``: masked tokens behind every response. ``even``: up to the widest one first.
-    ``dummy``: a fully masked copy of each micro-batch's first sample."""
+    ``dummy``: a fully masked copy of each micro-batch's first sample.
+    """
 
     columns: int = 0
     even: bool = False

@@ -37,7 +37,8 @@ def rearranged(step: Step, values: Sequence[float], order: Sequence[int]) -> tup
 
 def renamed(step: Step, groups: Sequence[int], rollouts: Sequence[int]) -> Step:
     """The step with the n-th prompt group called ``groups[n]``, the n-th rollout in the same
-    way."""
+    way.
+    """
     group = dict(zip(step.groups, groups, strict=True))
     rollout = dict(zip(step.rollouts, rollouts, strict=True))
     return Step(
@@ -75,7 +76,8 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
 
 def interleaved(case: Case) -> Case:
     """The case with the last of every rollout first in its micro-batch, of those the last of every
-    prompt group, then the ones before them: no samples of several lie side by side."""
+    prompt group, then the ones before them: no samples of several lie side by side.
+    """
     of_rollout, of_group = (
         {i: n for members in units.values() for n, i in enumerate(reversed(members))}
         for units in (case.step.rollouts, case.step.groups)

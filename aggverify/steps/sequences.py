@@ -53,7 +53,8 @@ def token_ids(step: Step) -> tuple[Index, ...]:
 
 class SequenceRows(NamedTuple):
     """Positions whose logits a rank has: of which samples, and which token of the step's responses
-    each predicts, or NOTHING."""
+    each predicts, or NOTHING.
+    """
 
     sample: Index
     position: Index

@@ -124,7 +124,8 @@ def parametrize_with_checks(
     **options: Any,
 ) -> Callable[[Test], Test]:
     """Decorator for a test of a person's own with the argument ``aggverify_check``: what came of
-    one check on one reducer, with ``must_pass()``, ``state``, ``verdict``."""
+    one check on one reducer, with ``must_pass()``, ``state``, ``verdict``.
+    """
     found = [c for r in reducers for c in cells(r, modes, engine, checks, xfail, **options)]
     return _marked(found, named=len(reducers) > 1)
 

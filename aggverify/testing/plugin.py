@@ -39,8 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """pytest would compile every module of ours anew, as of all that bring a plugin, for the sake
-    of assertions in them: a second in every process, where nothing is cached."""
+    """Keep pytest from compiling every module of ours anew, for the sake of assertions in them, as
+    of all that bring a plugin: a second in every process, where nothing is cached.
+    """
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("aggverify")
 

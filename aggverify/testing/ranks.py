@@ -48,7 +48,8 @@ class SharedRanks:
 
     def of(self, wanted: Request) -> Loaded:
         """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
-        time the same for what could not be imported once."""
+        time the same for what could not be imported once.
+        """
         if wanted.sandbox:
             raise InputError("sandbox is for aggverify check: a test runs in one process with it")
         key = (wanted.target, wanted.against, wanted.ranks, wanted.adapter)

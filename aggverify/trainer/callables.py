@@ -21,7 +21,8 @@ _LOSS = "compute_loss"
 
 def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
     """Every public callable, methods of its own classes last; and what the person named, be it what
-    it may, if there is such."""
+    it may, if there is such.
+    """
     written = _Written(module)
     public = {n: v for n, v in vars(module).items() if not n.startswith("_") and _callable(v)}
     found = [written.offer(name, value) for name, value in public.items()]
@@ -225,7 +226,8 @@ def _is_module(kind: type) -> bool:
 
 def _of_class(name: str, kind: type) -> Offer:
     """A class as what its objects take when they are called: no reducer, an object may be one. A
-    trainer as what its loss takes, of which a convention makes the object."""
+    trainer as what its loss takes, of which a convention makes the object.
+    """
     if (trainer := _of_trainer(name, kind)) is not None:
         return trainer
     method = getattr(kind, "forward" if _is_module(kind) else "__call__", None)
@@ -249,7 +251,8 @@ def _of_class(name: str, kind: type) -> Offer:
 
 def _of_trainer(name: str, kind: type) -> Offer | None:
     """A class, or an object of one, whose method has the parameters of the loss of Hugging Face's
-    Trainer."""
+    Trainer.
+    """
     method = getattr(kind, _LOSS, None)
     if not inspect.isfunction(method):
         return None

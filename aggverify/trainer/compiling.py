@@ -51,7 +51,8 @@ class Compiling:
 
     def _noted(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """The function, noting that it is called: a file may import compiled code that is none of
-        the reducer's."""
+        the reducer's.
+        """
 
         @functools.wraps(compiled)
         def called(*args: Any, **kwargs: Any) -> Any:

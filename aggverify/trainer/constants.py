@@ -32,7 +32,8 @@ _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
 
 def constants(function: Callable[..., Any]) -> list[float]:
     """Positive numbers other than 1, the nearest to the function first, and the largest of small
-    integer types that it names; never raises."""
+    integer types that it names; never raises.
+    """
     found: dict[float, None] = {}
     with suppress(Exception):  # an object whose attributes raise
         for value in _Reading(_package(function)).of(function):
@@ -52,7 +53,8 @@ def codes(function: Callable[..., Any]) -> list[CodeType]:
 
 def dtypes(function: Callable[..., Any]) -> list[str]:
     """The dtypes of losses that its code names, by their own names, however it does; never
-    raises."""
+    raises.
+    """
     words = _named(_whole(function))
     return [dtype for dtype, names in _DTYPES.items() if words.intersection(names)]
 
@@ -166,7 +168,8 @@ class _Reading:
 
 def _size_of_table(value: Any) -> int | None:
     """Of a tensor, an array, a bounded queue, or more members than are looked at one by one: what
-    ids, places and lengths must stay below; None for what is no such table."""
+    ids, places and lengths must stay below; None for what is no such table.
+    """
     if isinstance(value, deque) and value.maxlen is not None:
         return value.maxlen
     if type(value).__name__ in ("Tensor", "Parameter", "ndarray"):

@@ -50,7 +50,8 @@ def logits(
 ) -> Tensor:
     """Of the rank's positions of micro-batch ``k``, ``(n, ids)``; ``losses``: of every response
     token of the step, as a constant and what is added to it, less that of how far it is. ``wrong``
-    is called in backward, where other ranks may wait, for a label that is not the next token."""
+    is called in backward, where other ranks may wait, for a label that is not the next token.
+    """
     import torch
 
     case, members = site.case, site.case.layout.micro_batches[site.dp_rank][k]
@@ -77,7 +78,8 @@ def _judge(
     site: Site, k: int, known: SequenceRows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
     """Report the first position whose label, that with the most gradient, is not the right one.
-    With smoothing all others have a little."""
+    With smoothing all others have a little.
+    """
     sizes = gradient.detach().abs().double()
     most, label_of = sizes[:, 1:].max(1)
     used = ((most > sizes[:, 0] * _MUCH) & most.isfinite()).cpu().numpy()
@@ -97,7 +99,8 @@ def _meant(
     site: Site, k: int, sample: int, position: int, label: int, has_next: bool
 ) -> tuple[str, str]:
     """Which token that is: the kind of mistake, and in words. ``has_next``: whether the rank has
-    the next position, too."""
+    the next position, too.
+    """
     step = site.case.step
     prompt = before(step.samples[sample])
     own = sorted(_places(token_ids(step)[sample], label), key=lambda p: abs(p - position - 1))

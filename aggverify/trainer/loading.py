@@ -60,7 +60,8 @@ def described(
     module: ModuleType, named: str | None = None, source: SourceFile | None = None
 ) -> dict[str, Any]:
     """What it offers, with what the person named, the numbers in the code of each, what its source
-    holds, and the module's own declaration."""
+    holds, and the module's own declaration.
+    """
     found = offers(module, named)
     own = [offer.name for offer in found if offer.own]
     return {
@@ -79,7 +80,8 @@ def described(
 
 def check_described(description: Mapping[str, Any]) -> None:
     """Raises InputError unless it is as :func:`described` makes it: it comes from a process that
-    has run the module."""
+    has run the module.
+    """
     try:
         for offer in map(Offer.from_json, description["offers"]):
             _need(isinstance(offer.own, bool))
@@ -142,7 +144,8 @@ def versions() -> dict[str, str]:
 
 def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> list[Any]:
     """What there is in an object's code; nothing of a name that is none, or whose attributes
-    raise."""
+    raise.
+    """
     try:
         return look(attrgetter(name)(module))
     except Exception:

@@ -107,7 +107,8 @@ class CandidateStep:
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
         """Of whole sequences of micro-batch ``k``: cross entropy with the right labels gives the
-        losses, but for a constant; others are noted in backward."""
+        losses, but for a constant; others are noted in backward.
+        """
         return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
@@ -133,7 +134,8 @@ class CandidateStep:
 
     def given(self, k: int, losses: Tensor) -> Tensor:
         """What the candidate is given of these losses of micro-batch ``k``: gathered, as the case
-        has them, and in its dtype."""
+        has them, and in its dtype.
+        """
         if self.sizes.gathered:
             times = self._engine.gathers(self.sizes)
             losses = gathered(self._site, self._micro_batches[k], losses, times)
@@ -171,7 +173,8 @@ class CandidateStep:
 
     def trained(self, update: Tensor) -> None:
         """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,
-        whatever its loss. Raises WrongLabel: no rank waits for this one any more."""
+        whatever its loss. Raises WrongLabel: no rank waits for this one any more.
+        """
         if self._wrong:
             raise self._wrong[0]
         for k in range(self.num_microbatches):

@@ -36,7 +36,8 @@ def recorded(
     how: Convention, function: str, module: Any, site: Site, engine: EngineSpec
 ) -> dict[str, Any]:
     """A rank's part of one step: of each micro-batch its calls in order, which of them is the loss,
-    and the tokens that its trainer counts; or why that is no data."""
+    and the tokens that its trainer counts; or why that is no data.
+    """
     try:
         return {"cells": _cells(how, function, module, site, engine)}
     except NoData as error:

@@ -125,7 +125,8 @@ class Trainer:
 
     def __call__(self, job: dict[str, Any]) -> Reply:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
-        Or make the groups of some layouts, and do nothing with them."""
+        Or make the groups of some layouts, and do nothing with them.
+        """
         if GROUPS in job:
             TRACER.own(begins=True)
             for layout in map(Layout.from_json, job[GROUPS]):
@@ -173,7 +174,8 @@ class Trainer:
 
     def _virtually(self, wanted: Assignment, function: Function) -> Reply:
         """The ranks asked for one after another: what they return, and the sum of their gradients
-        before it is reduced; parts of an engine that is data."""
+        before it is reduced; parts of an engine that is data.
+        """
         answers, gradients, issued = [], [], TRACER.count
         for rank in wanted.virtual:
             try:

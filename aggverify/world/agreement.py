@@ -25,7 +25,8 @@ class Trace:
     @property
     def issued(self) -> list[str]:
         """The entries that are of a group: when an asynchronous one is waited for is no part of
-        what ranks agree on."""
+        what ranks agree on.
+        """
         return [entry for entry in self.entries if entry[:1] != SEPARATOR]
 
     @property

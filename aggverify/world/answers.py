@@ -63,7 +63,8 @@ _WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, Attrib
 
 def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
     """Of the process ranks are forked from: which one ended, in a world of ``size`` ranks; with
-    its exit status, or why it was not started."""
+    its exit status, or why it was not started.
+    """
     number: Any = header.get("rank")
     status: Any = header.get("exit")
     refused: Any = header.get("refused", "")
@@ -75,7 +76,8 @@ def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
 
 def constructed(header: Mapping[str, Any]) -> None:
     """Of the same process, that its handler is constructed, or what was raised and how many
-    processes were below it then."""
+    processes were below it then.
+    """
     if "error" in header:
         _error(header["error"])
         _need(_is_whole(header.get("below")), "below", header.get("below"))

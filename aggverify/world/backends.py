@@ -50,7 +50,8 @@ class Backend:
 
     def device_of(self, rank: int, devices: int) -> str:
         """The device of one rank, as ``torch.device`` reads it, where there are so many; raises
-        RuntimeError where it has none."""
+        RuntimeError where it has none.
+        """
         if not self.is_far:
             return "cpu"
         if not devices or not (self.shares or rank < devices):
@@ -107,7 +108,8 @@ def backend(name: str) -> Backend:
 @dataclass(frozen=True, slots=True)
 class RankPlace:
     """Where a rank stands: its number, how many there are, the device of all its tensors, which it
-    settles on itself."""
+    settles on itself.
+    """
 
     rank: int
     size: int

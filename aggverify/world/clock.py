@@ -1,5 +1,6 @@
 """Seconds in which this process was at work: of those in which it was stopped, or did something
-else, none count against others whose answers it could not have read meanwhile."""
+else, none count against others whose answers it could not have read meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -147,7 +147,8 @@ class Cluster:
 
     def require(self, backend: Backend) -> int:
         """0, as there are processors only; raises PoolError, with the reason, where ranks cannot be
-        joined by this backend."""
+        joined by this backend.
+        """
         if backend != GLOO:
             raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
         self._met(lambda: None)
@@ -202,7 +203,8 @@ class Cluster:
         patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
         """Requests by host, all at a time, and their answers; raises PoolError, of a host that is
-        lost or has not answered in so many seconds."""
+        lost or has not answered in so many seconds.
+        """
         ends = time.monotonic() + patience
         waiting = {next(self._ids): n for n in requests}
         for number, n in waiting.items():
@@ -226,7 +228,8 @@ class Cluster:
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """What needs no answer; nothing where all is lost, of which those that wait for one are
-        notified."""
+        notified.
+        """
         if not self.lost:
             self._send(host, dict(request), blob)
 

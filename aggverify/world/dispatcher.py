@@ -80,7 +80,8 @@ class Dispatcher:
 
     def _held_up(self, key: WorldKey) -> bool:
         """Whether others must have done their work first, since there is room for one world only:
-        worlds that start next to it fail, or it does, and all of it is done again."""
+        worlds that start next to it fail, or it does, and all of it is done again.
+        """
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
@@ -165,7 +166,8 @@ class Dispatcher:
 
     def salvage(self, excess: ResourceOveruse = NO_EXCESS) -> list[Task]:
         """After the loss of the template: the tasks that have no outcome. ``excess``: what
-        it was ended for, if anything."""
+        it was ended for, if anything.
+        """
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
@@ -261,7 +263,8 @@ class Dispatcher:
 
     def _clear_for(self, task: Task) -> None:
         """Run it again next, in fresh ranks, while there are no others: for want of processes,
-        memory or files ranks fail before the code under test has done anything."""
+        memory or files ranks fail before the code under test has done anything.
+        """
         self._cleared += 1
         task.alone = task.cleared = True
         self._alone.appendleft(task)

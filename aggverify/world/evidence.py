@@ -14,7 +14,8 @@ _PRINTED = 5
 
 def evidence(fault: Fault) -> str:
     """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
-    and their Python stack, equal ones together; then what the rank at fault printed last."""
+    and their Python stack, equal ones together; then what the rank at fault printed last.
+    """
     error = None if fault.breach else fault.error
     parts = [error.traceback] if error is not None else []
     return "\n\n".join([*parts, *_ranks(fault, error), *_changed(fault), *_printed(fault)])

@@ -50,7 +50,8 @@ class Job:
 class Reply(NamedTuple):
     """What the handler returned on one rank; ``changes`` lists the global state it altered,
     ``notes`` the collectives that it issued (``collectives.read``), none where jobs shared a
-    dispatch."""
+    dispatch.
+    """
 
     data: dict[str, Any]
     blob: bytes
@@ -69,7 +70,8 @@ class Replies:
 class ResourceOveruse:
     """What there was below a template when all of it was ended for that; nothing of any where it
     was not: processes, the mebibytes that they held, their threads, and the mebibytes among those
-    held that were in files in memory."""
+    held that were in files in memory.
+    """
 
     processes: int = 0
     held: int = 0
@@ -229,7 +231,8 @@ def _per_rank(pairs: Any, value: Callable[[Any], T]) -> dict[int, T]:
 @dataclass(frozen=True, slots=True)
 class TemplateFailure:
     """The handler could not be constructed: an exception, the process died or hung at
-    import, or the import initialised CUDA."""
+    import, or the import initialised CUDA.
+    """
 
     kind: Literal["exception", "died", "blocked", "runaway", "cuda"]
     message: str

@@ -1,5 +1,6 @@
 """Forks: ours, refused where CUDA runs, which does not survive one; and those of the code under
-test, whose child must not go on as a rank."""
+test, whose child must not go on as a rank.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def install_fork_guard() -> None:
 
 def reap() -> None:
     """Let go of children of the code under test that have ended: no other code may ask for them,
-    and they count as processes until somebody does."""
+    and they count as processes until somebody does.
+    """
     while _Forks.others:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -74,7 +74,8 @@ class Stack:
 @lru_cache(maxsize=4096)
 def owner(file: str) -> Owner:
     """Whose code stands in a file: this package's, torch's, the standard library's, or else the
-    candidate's, with whatever it has imported."""
+    candidate's, with whatever it has imported.
+    """
     if file.startswith(_OURS):
         return "ours"
     if file.startswith(_torch()):

@@ -107,8 +107,7 @@ class ForkServer:
         return late
 
     def require(self, backend: Backend) -> int:
-        """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
-        by this backend."""
+        """Return how many devices it has; raises PoolError where it cannot join ranks."""
         if backend.name in self._usable:
             return self._usable[backend.name]
         self._wait_until_ready()
@@ -357,8 +356,7 @@ class LocalLauncher:
         return self._current().open(request, options)
 
     def require(self, backend: Backend) -> int:
-        """The devices of its kind; raises Unusable, with the reason, where ranks cannot be joined
-        by this backend."""
+        """Return how many devices it has; raises Unusable where it cannot join ranks."""
         return self._current().require(backend)
 
     def _current(self) -> ForkServer:

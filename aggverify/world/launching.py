@@ -1,5 +1,6 @@
 """Where worlds of ranks come from: a process on this machine (``launcher``), or one for each rank,
-on as many machines as one likes (``cluster``)."""
+on as many machines as one likes (``cluster``).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ class Launcher(Protocol):
 
     def require(self, backend: Backend) -> int:
         """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
-        by this backend."""
+        by this backend.
+        """
         ...
 
     def excess(self, source: Any) -> ResourceOveruse:

@@ -111,7 +111,8 @@ NO_PROCESS = 1 << 22
 
 def child(of: int, number: int) -> int:
     """The child of a process that calls itself by this number, which is another one in its own
-    namespace; ``NO_PROCESS`` where there is none."""
+    namespace; ``NO_PROCESS`` where there is none.
+    """
     every = sorted(children(of), key=lambda pid: pid != number)
     return next((pid for pid in every if _own_number(pid) == number), NO_PROCESS)
 
@@ -201,7 +202,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def signal_main_thread(pid: int, number: int) -> None:
     """As os.kill, which gives it to any thread: of a process that was stopped, to the first that
-    goes on, and the others run meanwhile. Raises OSError."""
+    goes on, and the others run meanwhile. Raises OSError.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "tgkill"):  # before glibc 2.30
         os.kill(pid, number)

@@ -1,5 +1,6 @@
 """The kernel's own account of memory: how much there is, how much is a process's own, and how
-often one of ours was ended for lack of it."""
+often one of ours was ended for lack of it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def _either(mount: Path, path: str, name: str) -> Iterator[Path]:
 
 def groups(root: Path = _ROOT) -> dict[str, Path]:
     """The folder of this process's control group for each controller (version 1), or for "" the
-    one for all (version 2); those that can be seen."""
+    one for all (version 2); those that can be seen.
+    """
     found: dict[str, Path] = {}
     mount = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError):
@@ -76,7 +78,8 @@ def free(root: Path = _ROOT) -> int:
 
 class Own(NamedTuple):
     """What a process has: its own bytes and bytes it shares, which are no file's, and threads;
-    nothing once it is gone."""
+    nothing once it is gone.
+    """
 
     anonymous: int = 0
     shared: int = 0
@@ -95,7 +98,8 @@ def own(pid: int) -> Own:
 
 def in_files(pids: Iterable[int]) -> int:
     """Bytes in files that exist in memory only and that these processes hold open (memfd), each
-    once: pages that were written and never mapped are no process's own."""
+    once: pages that were written and never mapped are no process's own.
+    """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
         folder = f"/proc/{pid}/fd"

@@ -88,7 +88,8 @@ class Pool:
     def joined_by(self, name: str, ranks: int, *, far: bool = False) -> Backend:
         """The backend of that name, or the first of those that so many ranks can have here for
         ``auto``; raises InputError, and PoolError where it cannot be had. ``far``: not on
-        processors."""
+        processors.
+        """
         if name != AUTO:
             chosen = backend(name)
             self._launcher.require(chosen)

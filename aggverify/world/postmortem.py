@@ -168,7 +168,8 @@ class Postmortem:
     @property
     def asleep(self) -> list[int]:
         """Ranks that have not answered and are in no collective, while what the others have done
-        is no evidence against it."""
+        is no evidence against it.
+        """
         if self._left or disagreement(self._traces) is not None:
             return []
         return [link.rank for link in self._links if self._idle(link)]
@@ -286,7 +287,8 @@ class Postmortem:
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
         """Whether the handler was at its own work, on the rank at fault or on one that the
-        others wait for."""
+        others wait for.
+        """
         if kind in ("exception", "died"):
             return rank in self._own
         if self._own & self._errors.keys():

@@ -151,7 +151,8 @@ def _load() -> float:
 def contention(pids: Iterable[int]) -> float:
     """How many times longer than alone on the machine the first threads of these processes, and of
     this one, take: the time that they wait for a processor counts as well. 1.0 where the kernel
-    does not show it."""
+    does not show it.
+    """
     total = ran = 0.0
     for pid in (os.getpid(), *pids):
         with contextlib.suppress(OSError, ValueError):  # ended, or no CONFIG_SCHED_INFO

@@ -68,7 +68,8 @@ class PidsWatch:
 
     def refused(self) -> bool:
         """Whether it has: a process that was refused may wait for it, or others for that
-        process."""
+        process.
+        """
         return self._refusals() > self._before
 
     def _refusals(self) -> int:

@@ -1,5 +1,6 @@
 """``--sandbox``: the launcher and all below it, made by bubblewrap (``bwrap``), without network
-beyond loopback, home directory, other people's processes and files to write to."""
+beyond loopback, home directory, other people's processes and files to write to.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Sandbox:
 
     def command(self, inner: Sequence[str], filtered: int, *, follow: bool) -> list[str]:
         """``inner`` in it, as its first process; raises PoolError where it would show what it is to
-        hide. ``filtered``: the file with the filter. ``follow``: ends with the calling thread."""
+        hide. ``filtered``: the file with the filter. ``follow``: ends with the calling thread.
+        """
         return [
             MAKER,
             *(f"--unshare-{what}" for what in ("user", "ipc", "pid", "net", "uts", "cgroup-try")),

@@ -21,7 +21,8 @@ _PAUSE = 0.003
 
 def ask(pid: int, *, wake: bool) -> None:
     """Have a process write them; ``wake``: one that was stopped could not, and goes on, its main
-    thread with this before anything else."""
+    thread with this before anything else.
+    """
     with contextlib.suppress(OSError):
         if wake:
             linux.signal_main_thread(pid, STACK_SIGNAL)

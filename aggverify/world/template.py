@@ -210,7 +210,8 @@ class Template:
         self, setup: Mapping[str, Any], more: Mapping[str, Any], *, launched: bool = False
     ) -> Template | TemplateFailure:
         """Another one of the same handler with more in its setup, and under other options; it ends
-        with this one. ``launched``: its ranks are started, not forked."""
+        with this one. ``launched``: its ranks are started, not forked.
+        """
         options = replace(self._options, **more)
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
         if launched:

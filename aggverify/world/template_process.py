@@ -81,7 +81,8 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
 
 class _ChildSignal:
     """What the import does on SIGCHLD: ignoring it has the kernel reap our ranks, and so may a
-    handler. Set aside here, and given back to ranks."""
+    handler. Set aside here, and given back to ranks.
+    """
 
     def __init__(self) -> None:
         self._theirs = signal.getsignal(signal.SIGCHLD)

@@ -75,7 +75,8 @@ class Tracer:
 
     def own(self, *, begins: bool) -> None:
         """Note that work of the handler's own begins or ends: what fails in it is no fault of the
-        code under test."""
+        code under test.
+        """
         if self.recorder is not None:
             self.recorder.own(begins=begins)
 

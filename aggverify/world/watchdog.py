@@ -45,7 +45,8 @@ def _looks_needed(load: float) -> float:
 @dataclass(slots=True)
 class _Ticks:
     """Looks over some time in which nothing is switched to but threads that wake by themselves, to
-    distinguish their waking from their work."""
+    distinguish their waking from their work.
+    """
 
     first: Look | None = None
     since: float = 0.0

@@ -191,7 +191,8 @@ class World:
 
     def _left_alone(self, unanswered: Sequence[Link]) -> bool:
         """Whether a rank has raised before the code under test was called, and the others are in
-        collectives, where they may wait in ways that take long to be distinguished from work."""
+        collectives, where they may wait in ways that take long to be distinguished from work.
+        """
         failed = any(
             "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
             for link in self.links
@@ -271,7 +272,8 @@ class World:
 
     def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
         """Whether ranks that do nothing do so for good. One asleep outside any collective may wake
-        by itself: it is looked at again after a while, unless others have slept there for good."""
+        by itself: it is looked at again after a while, unless others have slept there for good.
+        """
         if not scene.asleep:
             return True
         if scene.signs != self._signs:
@@ -320,7 +322,8 @@ class World:
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
         """Whether all that are not ready have slept for good: backends that are refused a thread
-        may wait for it for ever."""
+        may wait for it for ever.
+        """
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING

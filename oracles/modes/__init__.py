@@ -88,7 +88,8 @@ def family(name: str) -> str:
 
 def translated(name: str) -> Meaning:
     """The mode that a name stands for, a framework's or its own; what is no name at all stands for
-    itself. Raises OracleError for one that stands for several."""
+    itself. Raises OracleError for one that stands for several.
+    """
     if name in MODES or name not in NAMES:
         return Meaning(name)
     first, *others = NAMES[name]

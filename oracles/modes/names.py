@@ -11,7 +11,8 @@ from .base import Mode
 @dataclass(frozen=True, slots=True)
 class Legacy:
     """An aggregation that depends on the layout: frameworks have it, and a step scalar is its only
-    over micro-batches of a declared size."""
+    over micro-batches of a declared size.
+    """
 
     name: str
     why: str

@@ -1,5 +1,6 @@
 """AReaL's ``PolicyGradientReduction``: the mean of a micro-batch, and the weight by which its
-engine combines them: sum(mean * weight) / sum(weight)."""
+engine combines them: sum(mean * weight) / sum(weight).
+"""
 
 from itertools import groupby
 from typing import Any

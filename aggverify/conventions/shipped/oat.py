@@ -1,5 +1,6 @@
 """oat's ``PPOLearner.learning_step`` of one micro-batch, on a stand-in for the learner: its masked
-mean or sum over the tokens of a row, then the mean over rows."""
+mean or sum over the tokens of a row, then the mean over rows.
+"""
 
 from inspect import unwrap
 from typing import Any

@@ -1,5 +1,6 @@
 """prime-rl's ``compute_loss``: sums over a micro-batch's packed sequences, divided by counts that
-were reduced over the step; the average that FSDP takes is multiplied back."""
+were reduced over the step; the average that FSDP takes is multiplied back.
+"""
 
 from typing import Any
 

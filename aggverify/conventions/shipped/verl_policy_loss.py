@@ -1,5 +1,6 @@
 """verl's policy losses by their common signature, with the counts of the step in
-``config.global_batch_info``; ratios are 1, and advantages stand for minus losses."""
+``config.global_batch_info``; ratios are 1, and advantages stand for minus losses.
+"""
 
 from typing import Any
 

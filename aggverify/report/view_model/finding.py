@@ -138,7 +138,8 @@ def explanation(
     finding: Finding, *, in_suite: bool = False, brief: bool = False
 ) -> list[tuple[str, str]]:
     """What is computed instead, the fix, where it was seen before, what matters; labelled.
-    ``brief``: without the formula of a bug that is recognised."""
+    ``brief``: without the formula of a bug that is recognised.
+    """
     lines = [("Factor", finding.factor)] if finding.factor else []
     if finding.waived is not None:
         lines.append(("Waived", finding.waived))

@@ -96,7 +96,8 @@ def reach(verdict: Verdict) -> list[tuple[str, str]]:
 
 def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     """What was done apart from the checks' own lines, how sharply, and what was left out;
-    labelled."""
+    labelled.
+    """
     worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds.items() if n)
     steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
     lines = [("established", c.established) for c in verdict.checks if c.established]

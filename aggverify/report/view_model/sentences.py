@@ -185,7 +185,8 @@ def _names(checks: Sequence[Check]) -> str:
 
 def assumption(verdict: Verdict) -> str | None:
     """The engine that was assumed, and how updates change if the trainer has another one; None
-    where the engine was given."""
+    where the engine was given.
+    """
     if not verdict.other_engines:
         return None
     other = verdict.other_engines[0]

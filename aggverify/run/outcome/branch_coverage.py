@@ -1,5 +1,6 @@
 """Which lines of a reducer and which outcomes of its conditions ran, and on which kinds of case:
-what no case took is not judged."""
+what no case took is not judged.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class BranchCoverage:
     ) -> Iterator[tuple[str, str]]:
         """Codes of warnings and their texts: what never ran of functions that did, and what ran
         on one rank only though its function ran on several. ``fixed``: parameters with one value
-        in training, so that a condition on one of them alone goes one way."""
+        in training, so that a condition on one of them alone goes one way.
+        """
         ran, sharded = set(self.lines), self.on(SHARDED)
         functions = [each for each in functions if each.function not in self.unknown]
         every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
@@ -76,7 +78,8 @@ class BranchCoverage:
 
     def missing(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
         """Conditions that were only true or only false, or were so on several ranks, the first
-        kind first; each with its outcome that is missing."""
+        kind first; each with its outcome that is missing.
+        """
         for seen in (set(self.outcomes), _on(self.outcomes, SHARDED)):
             for n, condition in enumerate(conditions):
                 ways = {2 * n, 2 * n + 1}
@@ -88,7 +91,8 @@ class BranchCoverage:
 
     def _parts(self, place: int) -> bool:
         """Whether a condition is one way on one rank and the other on several, always: it asks how
-        many there are."""
+        many there are.
+        """
         one, several = case_tags.encode([ONE_RANK]), case_tags.encode([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
         return sorted(ways) == sorted([one, several])
@@ -112,7 +116,8 @@ def _one_way(
     conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
     """Those of the conditions asked for that went one way only, where no line that never ran shows
-    it."""
+    it.
+    """
     for n in sorted(asked):
         condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen
         left = condition.otherwise if true else condition.then

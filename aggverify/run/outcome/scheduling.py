@@ -80,7 +80,8 @@ def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
 
 def _outside(space: Space, fatal: Finding) -> Space | None:
     """The space without what the smallest such step has beyond a plain one, which shows nothing new
-    and may cost a world of ranks; None where that is nothing."""
+    and may cost a world of ranks; None where that is nothing.
+    """
     case, step = fatal.case, fatal.case.step
     if more := dimensions(case.layout):
         return folded(space, more)

@@ -78,7 +78,8 @@ class ReportedFinding:
     @property
     def signature(self) -> str:
         """What it has in common with the same finding on other cases: code, check, what matters,
-        and the factor, or else the formula or the ratio."""
+        and the factor, or else the formula or the ratio.
+        """
         return self._signature(*filter(None, [stated(self.finding, self.diagnosis)]))
 
     def _signature(self, *form: str) -> str:
@@ -189,7 +190,8 @@ class RunVerdict:
     @property
     def exit(self) -> Exit:
         """Conforms only when something was tested, all that had to be was judged, and nothing
-        failed, under an engine that is the trainer's; a hazard is no failure."""
+        failed, under an engine that is the trainer's; a hazard is no failure.
+        """
         if any(report.fails for report in self.reports):
             return Exit.FINDINGS
         # What a finding spoils is that finding's, also where it is accepted.
@@ -202,7 +204,8 @@ class RunVerdict:
 
 def _where(report: ReportedFinding) -> str | None:
     """The place that all its failing cases took and no passing one did: findings of several checks
-    that have it in common are of one cause."""
+    that have it in common are of one cause.
+    """
     first = next(iter(report.suspects), None)
     if first is None or first.failing < first.all_failing or first.passing:
         return None
@@ -215,7 +218,8 @@ _UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
 
 def _precedence(report: ReportedFinding) -> int:
     """What is shown first: a formula that is known to be wrong, weights that are not steady, a
-    formula that is unexplained, a layout; last what is about one kind of unit alone."""
+    formula that is unexplained, a layout; last what is about one kind of unit alone.
+    """
     if _is_wrong_formula(report):
         return 2 if _is_unexplained(report) else 0
     if _is_unsteady(report):
@@ -225,7 +229,8 @@ def _precedence(report: ReportedFinding) -> int:
 
 def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether another finding, which came before, accounts for one without a cause. One that is
-    accepted, or a hazard, leads none that fails: that would be hidden."""
+    accepted, or a hazard, leads none that fails: that would be hidden.
+    """
     if report.fails and not other.fails:
         return False
     return _follows(report, other) or _is_wrong_already(report, other)
@@ -233,7 +238,8 @@ def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether a finding only shows what the other does to any step: what it is about itself, such
-    as split prompt groups, does not matter."""
+    as split prompt groups, does not matter.
+    """
     if report.finding.not_finite or other.finding.not_finite:
         return False
     return report.finding.traits.field in report.relevance.irrelevant and bool(
@@ -243,7 +249,8 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether it has wrong weights without a cause, where the other's are wrong on one rank in one
-    micro-batch already, and unexplained as well, or not steady: a layout only shows it again."""
+    micro-batch already, and unexplained as well, or not steady: a layout only shows it again.
+    """
     wrong = _is_wrong_formula(other) and _is_unexplained(other)
     leads = wrong or _is_unsteady(other)
     return leads and report.diagnosis is None and _has_wrong_weights(report)
@@ -275,7 +282,8 @@ def _has_wrong_weights(report: ReportedFinding) -> bool:
 
 def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
     """The code of a whole command: findings first, then anything untested, or a waiver without a
-    finding."""
+    finding.
+    """
     codes = {verdict.exit for verdict in verdicts}
     if any(verdict.incomplete is Incomplete.INTERRUPTED for verdict in verdicts):
         return Exit.INTERRUPTED
@@ -290,7 +298,8 @@ def covered(
     waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
     """The findings that a waiver is for; and those that one of an older version may be for, where
-    they are not all the same: it is then for none of them."""
+    they are not all the same: it is then for none of them.
+    """
     if exact := [report for report in reports if report.is_covered(waiver)]:
         return exact, []
     like = [report for report in reports if report.is_like(waiver)]

@@ -50,7 +50,8 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
     """The request with what the file declares where no option was given, and with what the
-    project's settings have where the file does not either."""
+    project's settings have where the file does not either.
+    """
     declared = declaration(description)
     written = {**request.settings, **declared}
     if request.oracle is not None or request.modes:
@@ -73,7 +74,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
 
 def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
     """The command line's value, or where it has none the value from elsewhere; both together of an
-    option that adds."""
+    option that adds.
+    """
     if option.kind is OptionType.FLAG:
         return bool(own or written.get(option.key))
     if option.kind is OptionType.TEXTS and option.adds:
@@ -322,7 +324,8 @@ def _offered(name: str, choice: Choice) -> bool:
 
 def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The per-token inputs that a native reducer takes next to the losses, or an adapter's call,
-    with their readings where these are in ``written``."""
+    with their readings where these are in ``written``.
+    """
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
     written = written or {}

@@ -22,7 +22,8 @@ MOST_TRACED = 4
 
 def discovered(subject: Subject, executor: Executor) -> Subject:
     """The subject with all that its claim leaves open: whether it refuses split prompt groups,
-    returns logs, and in which precision it computes."""
+    returns logs, and in which precision it computes.
+    """
     if subject.only_called:
         return subject
     with suppress(NotJudged):  # the checks run into it too, and report what they could not judge
@@ -38,7 +39,8 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
-    is read as the gradient over the advantage, so that no mode's can be read next to it."""
+    is read as the gradient over the advantage, so that no mode's can be read next to it.
+    """
     case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
         return
@@ -55,7 +57,8 @@ def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -
 
 def _communicates(subject: Subject, executor: Executor) -> bool:
     """Whether ranks issue collectives of its own on a step of two, by their traces; not asked of
-    code that names none."""
+    code that names none.
+    """
     if "other ranks" not in subject.found.surroundings:
         return False
     space = spread(subject)

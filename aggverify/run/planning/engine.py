@@ -90,7 +90,8 @@ def _settled(subject: Subject, executor: Executor) -> Subject:
 def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subject:
     """The subject without context parallelism, where that alone does not fit the engine found and
     is no mistake either: under another engine it is right. Such code is written for trainers
-    that have none, as a factor of ``dp_size`` under DDP; whether this one has is not declared."""
+    that have none, as a factor of ``dp_size`` under DDP; whether this one has is not declared.
+    """
     sliced = [case for case in next(iter(fits.values())) if dimensions(case.layout) == {_C}]
     right = any(all(of[case].steady for case in sliced) for of in fits.values())
     if not sliced or not right or not subject.engine_in_question or _FEATURE in subject.claimed:

@@ -1,5 +1,6 @@
 """Which mode does a reducer implement, and in which precision: read off a few distinguishing
-steps."""
+steps.
+"""
 
 from __future__ import annotations
 

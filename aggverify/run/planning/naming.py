@@ -23,7 +23,8 @@ def canonical(
 ) -> tuple[str, tuple[str, ...]]:
     """The mode's own name and what the verdict notes of the one given, if there is anything; raises
     InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's names,
-    which go before those of frameworks."""
+    which go before those of frameworks.
+    """
     if name == NONLINEAR:
         return name, ()
     try:

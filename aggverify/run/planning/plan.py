@@ -44,7 +44,8 @@ class PlannedCheck:
     @property
     def least(self) -> int:
         """Cases that must have come to a result before it passes, if there are as many: no fewer
-        where a profile draws only a part of them."""
+        where a profile draws only a part of them.
+        """
         if self.check.only is not None:
             return 0
         return min(MIN_EXAMPLES, self.subject.claim.budget.examples, self._most)

@@ -16,7 +16,8 @@ _SIGNS = (".git", "pyproject.toml")
 def folders(start: Path) -> tuple[Path, ...]:
     """``start`` and the folders above it as far as its project goes: to the repository's, else to
     the nearest with a pyproject.toml; to the file system's root where there is neither. Not as far
-    as a folder like /tmp, in which anybody may leave such a file."""
+    as a folder like /tmp, in which anybody may leave such a file.
+    """
     every = tuple(_up(start))
     for sign in _SIGNS:
         for number, folder in enumerate(every):
@@ -45,7 +46,8 @@ def root(start: Path) -> Path:
 
 def places(module: str, path: Sequence[str]) -> list[Path]:
     """Where the code of a module on that path lies, which is not imported for that; somewhere,
-    where that is not known: what else finds a module may be anybody's."""
+    where that is not known: what else finds a module may be anybody's.
+    """
     found: list[str] = []
     name, folders = "", list(path)
     for part in module.split("."):

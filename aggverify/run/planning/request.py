@@ -131,7 +131,8 @@ class Request:
 
 def is_own_code(text: str | None) -> bool:
     """Whether an oracle or an engine is a file or module of the person's, which this very process
-    runs."""
+    runs.
+    """
     return text is not None and (":" in text or is_path(text))
 
 

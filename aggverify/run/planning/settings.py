@@ -120,7 +120,8 @@ def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = 
     """The settings of the nearest pyproject.toml of the project that has the section, at or above
     ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
     project's that they name as an engine may be imported here; ``named_options``: what the person
-    gives, so that it does not matter where the project's leads."""
+    gives, so that it does not matter where the project's leads.
+    """
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.exists():  # what is no file is refused, not passed over

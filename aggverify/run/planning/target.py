@@ -73,7 +73,8 @@ def _readable(path: Path) -> Path:
 
 def dotted_instead(path: Path, name: str | None, command: str = "check") -> str | None:
     """The command for a file that imports relatively, which only works by its dotted name; None
-    for a file without such an import."""
+    for a file without such an import.
+    """
     try:
         tree = parsed(path.read_bytes())
     except (OSError, SyntaxError):

@@ -26,7 +26,8 @@ def accepting(
 ) -> Waiver:
     """A waiver that covers nothing so far. ``what``: a code, and behind a colon the id of one
     stored case, or a finding's signature. With an identity it is for any finding that is the same,
-    unless it is ``expired``."""
+    unless it is ``expired``.
+    """
     return Waiver(what, reason, 0, identity, owner, expires, expired, ())
 
 

@@ -76,7 +76,8 @@ def explain(
     others: Sequence[Case] = (),
 ) -> Diagnosis | None:
     """Diagnose a finding; ``own`` are the cases of the check that made it, ``others`` more like
-    these, on which a formula may be tried."""
+    these, on which a formula may be tried.
+    """
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message has all that is known
     subject = subject.knowing(trust_formula=True)
@@ -170,7 +171,8 @@ def _stored(subject: Subject) -> list[Case]:
 
 def _of_groups(size: int) -> Iterator[Case]:
     """Two and three prompt groups of one size: with one, no count of groups is distinguished from
-    another factor. Stored cases have small ones."""
+    another factor. Stored cases have small ones.
+    """
     for number in (2, 3) if size else ():
         groups = (
             " ".join(f"1/{'1' * (1 + (g + i) % 3)}" for i in range(size)) for g in range(number)
@@ -238,7 +240,8 @@ def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str
 
 def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
     """The first kind of values whose part in the weights ends where a micro-batch or rank does; of
-    the case, or of larger ones, on which more is changed."""
+    the case, or of larger ones, on which more is changed.
+    """
     found: list[str] = []
     cp_size = case.layout.cp_size
     same_layout = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
@@ -256,7 +259,8 @@ def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
 
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
     """Those for which a formula foretells other weights than the mode's: there it shows whether it
-    is what is computed. Where it foretells the right ones, so do many."""
+    is what is computed. Where it foretells the right ones, so do many.
+    """
     for case in cases:
         expected = subject.expected(case.step)
         if expected is not None and case.step.num_unmasked:
@@ -343,7 +347,8 @@ def _not_finite(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Where something is not finite, with and without units that are empty; in float64 first, then
-    as it was found."""
+    as it was found.
+    """
     space = spread(subject, min_units=1, empty_samples=True)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     cases = [finding.case, *own, *(c for case in stored for c in (case, *fully_masked(case)))]

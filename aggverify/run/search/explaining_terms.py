@@ -24,7 +24,8 @@ def explain_term(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """What its weights are off by, or are instead, in units of the term's coefficient: its weight
-    in a step of one token. ``own``: cases of the check that made the finding."""
+    in a step of one token. ``own``: cases of the check that made the finding.
+    """
     if finding.term is None or finding.observed is None:
         return None
     space = spread(subject, min_units=1)

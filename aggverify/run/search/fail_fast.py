@@ -1,7 +1,8 @@
 """A first look at weights, before any check is run: what is wrong on a plain case is reported
 within a second, not when its check has its turn. That check finds it again and names it, or one
 that
-comes before it does."""
+comes before it does.
+"""
 
 from __future__ import annotations
 

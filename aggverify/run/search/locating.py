@@ -25,7 +25,8 @@ UNNAMED = "another-formula"
 
 def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tuple[Suspect, ...]:
     """What only the failing cases took, or they above all; nothing for a cause that is named, or
-    where the code has no conditions."""
+    where the code has no conditions.
+    """
     named = diagnosis is not None and diagnosis.bug is not None and diagnosis.bug.name != UNNAMED
     found = run.subject.found
     if named or finding.traits.costs_a_world or not found.conditions or run.check.only is not None:
@@ -37,7 +38,8 @@ def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tup
 
 def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
     """The failing one and those next to it, which pass for the most part; others that failed; and
-    some of all kinds."""
+    some of all kinds.
+    """
     space = run.space
     yield finding.case
     yield from islice((case for case in smaller(finding.case) if case in space), NEAR)
@@ -50,7 +52,8 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
 
 def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
     """What each of them ran as it was laid out, and whether it shows this finding; one that shows
-    another is left out, and one without a result."""
+    another is left out, and one without a result.
+    """
     variants = [[replace(as_run_spec(each), noted=True) for each in run.check.variants(case)]
                 for case in cases]  # fmt: skip
     rest = iter(run.executor.run(run.subject, list(chain.from_iterable(variants))))

@@ -37,7 +37,8 @@ def explained_by_rounding(
 
 def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> bool:
     """Whether such deviations vanish where float32 is exact: on the check's own cases of that kind,
-    or, if it has none, in the weights of every layout."""
+    or, if it has none, in the weights of every layout.
+    """
     cases = [case for case in map(check.project, exact_cases(space.cp_kinds)) if case in space]
     cases = [case for case in dict.fromkeys(cases) if _is_exact(case)]
     if not cases:
@@ -56,7 +57,8 @@ def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> 
 
 def exact_cases(kinds: Sequence[CpKind]) -> Iterator[Case]:
     """One and two of each size; four tokens a sample, two samples a prompt group, one group a
-    micro-batch. Behind a prompt of one token every shard has a power of two of them as well."""
+    micro-batch. Behind a prompt of one token every shard has a power of two of them as well.
+    """
     for d, c, k in product((1, 2), repeat=3):
         sample = b"\1" * 4
         step = Step(tuple(Sample(1, sample, i, i // 2) for i in range(2 * d * k)))

@@ -1,5 +1,6 @@
 """One check on one subject: stored cases, then drawn ones, until one fails; that one made small;
-and a few more, for what that one may hide."""
+and a few more, for what that one may hide.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +205,8 @@ class CheckRun:
     def steered_failure(self) -> Finding | None:
         """The first finding among cases for what has not run of the reducer, as many as the profile
         has: what of it has run is this check's own doing, so that they are the same ones whatever
-        ran before it."""
+        ran before it.
+        """
         left = self.subject.claim.budget.steered if self.check.steers else 0
         while left > 0:
             wanted = steered(
@@ -226,7 +228,8 @@ class CheckRun:
 
     def on_branches(self) -> Iterator[Case]:
         """Of a check that steers, cases that together take every branch of the reducer's code that
-        any of them took, the rarest first; then some around its constants, which branch unseen."""
+        any of them took, the rarest first; then some around its constants, which branch unseen.
+        """
         taken = [*dict.fromkeys(self._examples.values())][::-1]
         neighbours = filter(None, around(self.space, self.subject.found.constants))
         for case in dict.fromkeys(chain(taken, neighbours)):

@@ -74,7 +74,8 @@ def plain_cases(space: Space) -> tuple[Case, ...]:
 @lru_cache(maxsize=64)
 def smallest_cases(space: Space) -> tuple[Case, ...]:
     """All cases of a space up to TOKENS and RANKS, smallest first, then with the fewest masks,
-    shared prompts and shared rollouts."""
+    shared prompts and shared rollouts.
+    """
     cases = (varied for case in _every(space.cp_kinds) for varied in _varied(case, space))
     return tuple(sorted((case for case in cases if case in space), key=_order))
 

@@ -97,7 +97,8 @@ def smaller(case: Case) -> Iterator[Case]:
 
 def plainer(case: Case) -> Iterator[Case]:
     """The case with every sample a rollout; with its ids numbered where they have gaps; with all
-    losses 0; with one of them."""
+    losses 0; with one of them.
+    """
     alone = Step(tuple(replace(s, rollout=n) for n, s in enumerate(case.step.samples)))
     if len(case.step.samples) > case.step.num_rollouts:
         yield replace(case, step=alone)
@@ -120,7 +121,8 @@ def _numbered(step: Step) -> Step:
 
 def _parts(length: int) -> Iterator[tuple[int, ...]]:
     """Halves; of a long response smaller parts off its end; all tokens but one, any one of a short
-    response, else the first or the last."""
+    response, else the first or the last.
+    """
     tokens = tuple(range(length))
     if length > 3:
         yield tokens[: length // 2]

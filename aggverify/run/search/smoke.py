@@ -1,5 +1,6 @@
 """The simplest step there is: a reducer that does not get through it gets a finding at once, and
-nothing else is run."""
+nothing else is run.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
 
 def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
     """Those whose mode the reducer takes. One of several that were not asked for by name, and that
-    it refuses on the simplest steps, is not one of its modes: the others note it."""
+    it refuses on the simplest steps, is not one of its modes: the others note it.
+    """
     if len(subjects) < 2 or any(s.found.mode_declared for s in subjects):
         return tuple(subjects)
     words = [(s, _refused(s, executor)) for s in subjects]
@@ -67,7 +69,8 @@ def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...
 
 def _refused(subject: Subject, executor: Executor) -> str | None:
     """With what words it declines every one of the simplest steps, the first's; None where it
-    takes one, or fails in another way."""
+    takes one, or fails in another way.
+    """
     why: list[str] = []
     for case in simplest(subject):
         try:

@@ -121,7 +121,8 @@ RUNS = 24
 
 def is_steady(run: CheckRun, finding: Finding) -> bool:
     """Whether it comes back in fresh ranks, in each by itself, and again in the same ones with the
-    weights it had: then it is no matter of what was run before."""
+    weights it had: then it is no matter of what was run before.
+    """
     again = _again(run, finding)
     if again is None or not same_failure(finding, again) or needs_a_past(run, finding):
         return False
@@ -140,7 +141,8 @@ def is_still_there(run: CheckRun, finding: Finding) -> bool:
 
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
     """Whether it takes a run before: with ranks that have run nothing for every variant it is gone,
-    or the weights that it is about are others."""
+    or the weights that it is about are others.
+    """
     afresh = _afresh(run, finding)
     if not afresh:
         return False
@@ -168,7 +170,8 @@ def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
 
 def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
     """Its variants, where there are several, each in ranks that have run nothing; none where one
-    comes to no result."""
+    comes to no result.
+    """
     alone = [replace(as_run_spec(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
         return []
