@@ -28,10 +28,10 @@ def json_text(data: Any, **options: Any) -> str:
 
 
 def line(text: str) -> str:
-    """The same on one line."""
+    """Return the same on one line."""
     return clean(text.replace("\n", _ODD))
 
 
 def indented(text: str) -> str:
-    """The same with every line but the first indented: none of them stands for itself."""
+    """Return the same with every line but the first indented: none of them stands for itself."""
     return clean(text).replace("\n", "\n    ")

@@ -1,5 +1,6 @@
-"""Reading and writing of the tool's own files: bounded, as data, and where they belong; and which
-file a person names by a target.
+"""Reading and writing of the tool's own files: bounded, as data, and where they belong.
+
+And which file a person names by a target.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from aggverify.errors import InputError
 
 
 def contents(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file, at most one more than ``most``; raises OSError for all else.
+    """Return the bytes of a regular file, at most one more than ``most``.
+
+    Raises OSError for all else.
 
     Opening a pipe waits for its other side, and reading a device may never end.
     """
@@ -54,8 +57,10 @@ def parsed(source: str | bytes) -> ast.Module:
 
 
 def resolved(path: Path) -> Path:
-    """Where it leads to; the root of all files where that cannot be resolved, as of links in a
-    circle or what is no name of a file.
+    """Where it leads to.
+
+    The root of all files where that cannot be resolved, as of links in a circle or what is no name
+    of a file.
     """
     try:
         return Path(os.path.realpath(path, strict=True))
@@ -66,7 +71,9 @@ def resolved(path: Path) -> Path:
 
 
 def read_json(path: Path, what: str, most: int) -> Any:
-    """The data of a JSON file of at most ``most`` bytes; raises InputError, or FileNotFoundError.
+    """Return the data of a JSON file of at most ``most`` bytes.
+
+    Raises InputError, or FileNotFoundError.
 
     ``what``: the noun for messages, as in "a case".
     """
@@ -188,7 +195,7 @@ def _write_all(descriptor: int, text: str) -> None:
 
 
 def os_error_text(error: OSError) -> str:
-    """What the machine refused, as a sentence."""
+    """Return what the machine refused, as a sentence."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else f"the machine refuses: {reason}"
 

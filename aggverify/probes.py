@@ -27,7 +27,7 @@ def probe(
     name: str = "loss",
     step: int | None = None,
 ) -> T:
-    """The losses themselves; while an audit records, the weight of each token is read off.
+    """Return the losses themselves; while an audit records, the weight of each token is read off.
 
     ``losses``: (samples, tokens), or 1-D with ``lengths`` of the samples. ``mask``: of the same
     shape. Ids: one a sample or a token; a ``sample_id`` below 0 is a dummy. ``positions``: of each

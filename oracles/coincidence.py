@@ -19,7 +19,7 @@ def classes(
     divisor: float | Fraction = 16.0,
     policy: Policy = DEFAULT_POLICY,
 ) -> tuple[tuple[str, ...], ...]:
-    """The modes sorted into classes of equal weights on the step, in the order given.
+    """Return the modes sorted into classes of equal weights on the step, in the order given.
 
     ``divisor`` goes to the modes that take one. Weights are compared exactly, and only where a
     token is unmasked: on a step without one, all modes coincide.

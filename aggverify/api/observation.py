@@ -71,7 +71,7 @@ class Observation:
         yield from self._facts()
 
     def _facts(self) -> Iterator[str]:
-        """What was observed apart from the weights."""
+        """Yield what was observed apart from the weights."""
         if self.weights is None:
             yield "no result: " + (self.fault.message if self.fault else "")
         if self.value is not None:
@@ -109,7 +109,7 @@ class Observation:
 
 
 def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]:
-    """The candidate's own collectives, each once with the ranks that issued it so."""
+    """Yield the candidate's own collectives, each once with the ranks that issued it so."""
     found: dict[tuple[int, Collective], list[int]] = {}
     for rank, trace in enumerate(traces):
         for n, call in enumerate(call for call in trace if call.place):
@@ -120,7 +120,7 @@ def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]
 
 
 def observation(subject: Subject, execution: Execution) -> Observation:
-    """The outcome of a case, with what the subject's mode expects."""
+    """Return the outcome of a case, with what the subject's mode expects."""
     case, weights = execution.case, execution.weights
     expected = subject.expected(case.step)
     mismatch = None

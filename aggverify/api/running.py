@@ -41,8 +41,9 @@ _ONE_AT_A_TIME = threading.RLock()
 def ranks(
     pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
 ) -> Iterator[Pool]:
-    """The given pool, or a new one that ends with the block, or when its time is over; other
-    threads wait.
+    """The given pool, or a new one that ends with the block, or when its time is over.
+
+    Other threads wait.
     """
     inside = None
     if wanted is not None and wanted.sandbox:
@@ -58,7 +59,7 @@ def ranks(
 
 
 def request(target: str, options: Mapping[str, Any]) -> Request:
-    """The options of ``aggverify check`` by name, ``max_examples=50``; raises InputError."""
+    """Return the options of ``aggverify check`` by name, ``max_examples=50``; raises InputError."""
     given = {}
     for key, value in options.items():
         option = BY_KEY.get(key)
@@ -75,7 +76,7 @@ def request(target: str, options: Mapping[str, Any]) -> Request:
 
 
 def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tuple[Verdict, ...]:
-    """What ``aggverify check`` finds: one verdict for each mode.
+    """Return what ``aggverify check`` finds: one verdict for each mode.
 
     ``reducer``: ``path.py[:name]``, ``package.module:name``, or an object with a name in a module,
     which ranks import by that name. ``pool``: ranks to run on, for several calls in a row; without

@@ -79,7 +79,7 @@ def _named(step: RecordedStep, ranks: ParallelDims, number: Fraction) -> set[str
 
 
 def _factor(observed: Array, expected: Sequence[Fraction]) -> float | None:
-    """What every weight is multiplied by, where that is one number."""
+    """Return what every weight is multiplied by, where that is one number."""
     exact = np.array([float(w) for w in expected])
     kept = exact != 0
     ratio = observed[kept] / exact[kept]
@@ -89,7 +89,7 @@ def _factor(observed: Array, expected: Sequence[Fraction]) -> float | None:
 
 
 def _hypotheses(tokens: dict[int, int]) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """The counts that each step may have been given instead, of the steps that are known."""
+    """Yield the counts that each step may have been given instead, of the steps that are known."""
     for by, words in ((-1, "before it"), (1, "after it")):
         found = {n: float(tokens[n + by]) for n in tokens if tokens.get(n + by)}
         yield f"divided by the token count of the step {words}", "no framework by name", found

@@ -25,7 +25,7 @@ _SIMPLE = 64
 
 
 def judged(subject: Subject, run: RecordedRun) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
-    """The property, with a finding where what was measured is another factor."""
+    """Return the property, with a finding where what was measured is another factor."""
     steps = [s for s in run.steps if s.number in run.reductions]
     seen = [(step, *_measured(run, run.reductions[step.number])) for step in steps]
     seen = [one for one in seen if one[1] is not None]

@@ -59,7 +59,7 @@ def owners(step: RecordedStep) -> Array:
 
 
 def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
-    """What all steps' weights are instead, as far as any formula gives them."""
+    """Return what all steps' weights are instead, as far as any formula gives them."""
     small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
     seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
     own = replace(finding, observed=None)  # what is unknown in it has no observed weight

@@ -119,7 +119,7 @@ def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iter
 def weights(
     subject: Subject, run: RecordedRun, steps: Sequence[Weighed]
 ) -> Iterator[JudgedFinding]:
-    """The step whose worst weight is furthest off, and why; nothing where all are within."""
+    """Yield the step whose worst weight is furthest off, and why; nothing where all are within."""
     found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
     if not found:
         return
@@ -184,7 +184,7 @@ def _scope(found: Sequence[tuple[Weighed, Finding]], steps: Sequence[Weighed]) -
 
 
 def _smallest(one: Weighed, finding: Finding) -> str:
-    """The smallest group of samples that shows it: one of them does."""
+    """Return the smallest group of samples that shows it: one of them does."""
     exact = np.array([float(w) for w in one.expected])
     near = np.abs(one.judged - exact) <= float(finding.bound or 0) * 2
     owner = owners(one.step)
@@ -235,7 +235,7 @@ def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Itera
 
 
 def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> float:
-    """The largest error over its bound, of weights that are right."""
+    """Return the largest error over its bound, of weights that are right."""
     given = roundings(subject, run), precision(subject, run)
     shares = (margin(one.judged, one.expected, *given) for one in steps)
     return max((share for share in shares if share <= 1), default=0.0)
@@ -251,7 +251,7 @@ def _finding_of(
     root: str,
     token: int | None = None,
 ) -> JudgedFinding:
-    """A finding that needs no diagnosis; on the first of these samples."""
+    """Return a finding that needs no diagnosis; on the first of these samples."""
     step = one.step
     if samples and token is None:
         token = step.case.step.offsets[samples[0]]
@@ -277,7 +277,7 @@ def _odd(step: RecordedStep) -> Array:
 
 
 def precision(subject: Subject, run: RecordedRun) -> str:
-    """The lowest on a weight's path."""
+    """Return the lowest on a weight's path."""
     return subject.computes_in if run.dtype == "float64" else run.dtype
 
 

@@ -37,7 +37,7 @@ def points(start: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def checked(name: str, point: object) -> Mapping[str, str]:
-    """A probe point; raises InputError for what is none."""
+    """Return a probe point; raises InputError for what is none."""
     keys = {"module", "function", *KINDS, *_OPTIONAL}
     if not isinstance(point, Mapping) or not all(isinstance(v, str) for v in point.values()):
         raise InputError(f"probe point {name!r} is a table of texts, got {shown(point)}")
@@ -58,7 +58,7 @@ def checked(name: str, point: object) -> Mapping[str, str]:
 
 
 def named(name: str, start: Path) -> Mapping[str, str]:
-    """The probe point of that name; raises InputError."""
+    """Return the probe point of that name; raises InputError."""
     known = points(start)
     if name not in known:
         raise unknown("probe point", name, known)
@@ -73,8 +73,9 @@ def run(
     *,
     verify_engine: bool,
 ) -> int:
-    """Run the command with its ranks recording into an empty folder; its exit code. Raises
-    InputError where the folder has records, or the command is not there.
+    """Run the command with its ranks recording into an empty folder; its exit code.
+
+    Raises InputError where the folder has records, or the command is not there.
     """
     Chosen.read(steps)
     if any(folder.glob(f"*{SUFFIX}")):

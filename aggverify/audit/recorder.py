@@ -55,7 +55,7 @@ class ProbeCall:
 
 @cache
 def recorder(folder: str) -> Recorder:
-    """The process's own."""
+    """Return the process's own."""
     return Recorder(Path(folder), Chosen.read(os.environ.get("AGGVERIFY_PROBE_STEPS", "")))
 
 
@@ -88,7 +88,7 @@ class Recorder:
     def losses(
         self, losses: Any, mask: Any, name: str, step: int | None, known: Mapping[str, Any]
     ) -> Any:
-        """An identity, hooked."""
+        """Return an identity, hooked."""
         head = {"name": name, "quantity": "losses"}
         return self._probed(losses, head, step, {**known, "mask": mask}, lambda g: (g, None))
 
@@ -102,7 +102,7 @@ class Recorder:
         step: int | None,
         known: Mapping[str, Any],
     ) -> Any:
-        """The same; a token's loss is minus its ratio times its advantage."""
+        """Return the same; a token's loss is minus its ratio times its advantage."""
         head = {"name": "loss", "quantity": "log_probs"}
         if not isinstance(log_probs, Tensor):
             return log_probs
@@ -111,7 +111,7 @@ class Recorder:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def logits(self, logits: Any, labels: Tensor, ignored: int, known: Mapping[str, Any]) -> Any:
-        """The same of logits (tokens, vocabulary), whose loss is cross entropy."""
+        """Return the same of logits (tokens, vocabulary), whose loss is cross entropy."""
         head = {"name": "loss", "quantity": "logits"}
         labels = labels.to(logits.device)
         read = partial(_per_label, logits.detach(), labels, ignored)
@@ -280,7 +280,7 @@ def _numbers(values: Tensor, dtype: torch.dtype) -> Array:
 
 
 def _flat(values: Any, dtype: torch.dtype) -> Array:
-    """A tensor, or several one after the other."""
+    """Return a tensor, or several one after the other."""
     if isinstance(values, Tensor):
         return _numbers(values, dtype)
     return np.concatenate([_numbers(torch.as_tensor(v), dtype).reshape(-1) for v in values])
@@ -301,7 +301,7 @@ def _ids(values: Any) -> Array:
 
 @cache
 def _place() -> dict[str, int]:
-    """The rank of this process, and of which launch it is."""
+    """Return the rank of this process, and of which launch it is."""
     if dist.is_available() and dist.is_initialized():
         found = {"rank": dist.get_rank(), "world": dist.get_world_size()}
     else:

@@ -36,7 +36,7 @@ class Record:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
     def packed(self) -> bytes:
-        """The record with its frame."""
+        """Return the record with its frame."""
         kept = {name: np.ascontiguousarray(a) for name, a in self.arrays.items()}
         described = [[name, str(a.dtype), list(a.shape)] for name, a in kept.items()]
         head = json.dumps({**self.head, "arrays": described}).encode()

@@ -63,8 +63,9 @@ def shape_of(record: Record) -> RecordShape:
 
 
 def pieces(record: Record, nth: int) -> Iterator[Piece]:
-    """Every sample of a record, the ``nth`` of its backward pass; raises InputError for arrays that
-    do not fit each other.
+    """Every sample of a record, the ``nth`` of its backward pass.
+
+    Raises InputError for arrays that do not fit each other.
     """
     weights, head = record.arrays["weights"], record.head
     mask = _like(record, "mask", np.uint8(1)) != 0
@@ -92,7 +93,7 @@ def _place(head: Any, nth: int, row: int) -> Key:
 
 
 def _rows(record: Record) -> Iterable[Array]:
-    """The flat indices of each sample's tokens."""
+    """Return the flat indices of each sample's tokens."""
     weights, arrays = record.arrays["weights"], record.arrays
     every = np.arange(weights.size)
     ids = arrays.get("sample_ids")
@@ -130,7 +131,7 @@ def _same(found: Array, weights: Array, name: str) -> Array:
 
 
 def _one(record: Record, name: str, row: int, tokens: Array) -> int | None:
-    """The id of a sample, given once a row or once a token."""
+    """Return the id of a sample, given once a row or once a token."""
     ids = record.arrays.get(name)
     if ids is None:
         return None

@@ -25,7 +25,7 @@ class Chosen:
 
     @staticmethod
     def read(text: str) -> Chosen:
-        """Raises InputError for anything else."""
+        """Raise InputError for anything else."""
         found: dict[str, int] = {}
         for part in map(str.strip, (text or USUAL).split(",")):
             matches = {name: form.fullmatch(part) for name, form in _FORMS.items()}

@@ -58,8 +58,10 @@ class MergedSample:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One optimizer step. ``case`` has the step's samples, and after them dummies and what stands
-    for a rank's empty micro-batches, fully masked; the mode is asked of ``step`` alone.
+    """One optimizer step.
+
+    ``case`` has the step's samples, and after them dummies and what stands for a rank's empty
+    micro-batches, fully masked; the mode is asked of ``step`` alone.
     """
 
     number: int
@@ -83,7 +85,7 @@ class RecordedStep:
         return frozenset(s.group for s in self.samples if s.group is not None and not s.dummy)
 
     def name(self, sample: int) -> str:
-        """A sample in the trainer's words."""
+        """Return a sample in the trainer's words."""
         if sample >= len(self.samples):
             return "nothing"
         one = self.samples[sample]
@@ -248,8 +250,10 @@ def _put_together(every: Iterable[Piece], ranks: ParallelDims) -> Iterator[Merge
 
 
 def _whole(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> MergedSample:
-    """Tokens of all pieces in the order of their positions; where several ranks hold one, their
-    weights are added, unless all context-parallel ranks hold copies of what was gathered.
+    """Tokens of all pieces in the order of their positions.
+
+    Where several ranks hold one, their weights are added, unless all context-parallel ranks hold
+    copies of what was gathered.
     """
     where = np.concatenate(_positions(key, own, ranks))
     at, first, inverse, times = np.unique(

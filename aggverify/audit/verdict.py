@@ -60,8 +60,9 @@ class AuditRequest:
 
 
 def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
-    """Every property of the run; raises InputError for a mode that these records cannot
-    distinguish.
+    """Every property of the run.
+
+    Raises InputError for a mode that these records cannot distinguish.
     """
     subject, identified = _subject(run, asked)
     steps = judging.weighed(subject, run) if subject.mode else []
@@ -93,8 +94,10 @@ def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
 
 
 def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Document:
-    """The verdict document; what a finding is seen again with is the audit of the same records,
-    with these options in addition to mode and engine.
+    """Return the verdict document.
+
+    What a finding is seen again with is the audit of the same records, with these options in
+    addition to mode and engine.
     """
     with registered(*PROPERTIES):
         made = document([verdict])
@@ -114,7 +117,7 @@ def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Docume
 
 
 def _subject(run: RecordedRun, asked: AuditRequest) -> tuple[Subject, bool]:
-    """The claim, with the mode that all steps have where none is named."""
+    """Return the claim, with the mode that all steps have where none is named."""
     claim = Claim(asked.target, "probe", RECORDED.name, asked.engine, policy=asked.policy)
     subject = Subject(claim, RECORDED, engine(asked.engine))
     named = [asked.mode] if asked.mode else [m for m in _TRIED if _why_not(run, m) is None]
@@ -132,7 +135,7 @@ def _subject(run: RecordedRun, asked: AuditRequest) -> tuple[Subject, bool]:
 
 
 def _why_not(run: RecordedRun, mode: str) -> str | None:
-    """What the records lack for it."""
+    """Return what the records lack for it."""
     if mode == "prompt_mean" and not run.shape.groups:
         return "they have no prompt groups: give the probe group_ids="
     whole = mode in ("token_mean", "token_sum")
@@ -172,7 +175,7 @@ def _is_right(subject: Subject, run: RecordedRun) -> bool:
 def _outcome(
     check: Check, run: RecordedRun, found: Iterator[JudgedFinding]
 ) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
-    """The first finding of each code: the same on later steps is the same."""
+    """Return the first finding of each code: the same on later steps is the same."""
     first: dict[tuple[str, str | None], JudgedFinding] = {}
     for one in found:
         first.setdefault((one.finding.code, one.finding.term), one)
@@ -183,7 +186,7 @@ def _outcome(
 def _settled(
     subject: Subject, run: RecordedRun, steps: Sequence[Weighed], done: model.Check
 ) -> model.Check:
-    """What was not judged, and why."""
+    """Return what was not judged, and why."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
         return structs.replace(
             done, state=State.LEFT_OUT, cases=0, reason="no further term is probed"

@@ -98,7 +98,7 @@ before a layout dependence. A view that shows what is registered later."""
 
 
 def check(name: str) -> Check:
-    """The check of that name; raises InputError naming the accepted ones."""
+    """Return the check of that name; raises InputError naming the accepted ones."""
     for found in (*CHECKS, *installed()):
         if found.name == name:
             return found

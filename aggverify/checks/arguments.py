@@ -125,7 +125,7 @@ def _validating(subject: Subject) -> Space | None:
 
 
 def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """A misuse that came to anything but an exception, while the good call went well."""
+    """Return a misuse that came to anything but an exception, while the good call went well."""
     good, bad = executions
     if good.weights is None:
         return None

@@ -91,7 +91,7 @@ EXACT_COUNTS = Need(COUNTS, "smaller counts are wrong already")
 
 
 def as_it_is(case: Case) -> Case:
-    """The case."""
+    """Return the case."""
     return case
 
 
@@ -176,7 +176,7 @@ class Check:
 
 
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
-    """The finding for a case the ranks could not finish, or None when they did."""
+    """Return the finding for a case the ranks could not finish, or None when they did."""
     fault = execution.failure
     if fault is None:
         return None

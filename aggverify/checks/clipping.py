@@ -110,7 +110,7 @@ def _bound(subject: Subject, case: Case) -> float:
 
 
 def _off(subject: Subject, case: Case, update: Weights, wanted: Weights) -> int | None:
-    """The token that is furthest from what is wanted, beyond rounding."""
+    """Return the token that is furthest from what is wanted, beyond rounding."""
     far = np.abs(update - wanted)
     wrong = ~(far <= _bound(subject, case) * np.abs(wanted))
     return (
@@ -205,7 +205,7 @@ _NEAR = 1e-9
 
 
 def _grown(clip: Clip, parts: Sequence[Weights]) -> Weights:
-    """What has been added up so far, clipped after each."""
+    """Return what has been added up so far, clipped after each."""
     total = np.zeros_like(parts[0])
     for part in parts:
         total = clip(total + part)

@@ -31,7 +31,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The trace of every rank, group by group, as the world compares it; and what they agree on."""
+    """Return the trace of every rank, group by group, as the world compares it.
+
+    And what they agree on.
+    """
     [ran] = executions
     if ran.failure is None or ran.failure.kind not in _KINDS:
         return None
@@ -65,7 +68,7 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
 
 
 def _with_copies(case: Case) -> Case:
-    """A stored case with the shards of each sample gathered."""
+    """Return a stored case with the shards of each sample gathered."""
     return case.with_layout(replace(case.layout, cp_kind="gathered"))
 
 

@@ -75,7 +75,7 @@ def _rounded(weights: Sequence[Fraction]) -> Weights:
 def worst_weight(
     observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str
 ) -> Mismatch | None:
-    """The token whose weight is furthest beyond its bound, or None when all are within.
+    """Return the token whose weight is furthest beyond its bound, or None when all are within.
 
     Tokens whose weight is exactly 0 must be exactly 0 (of either sign).
     """

@@ -153,7 +153,7 @@ def _and_in_double(case: Case) -> tuple[Case, ...]:
 
 
 def _counts(case: Case) -> Iterator[tuple[str, list[int]]]:
-    """The unmasked tokens of the step, of prompt groups and of rollouts."""
+    """Yield the unmasked tokens of the step, of prompt groups and of rollouts."""
     step, starts = case.step, case.step.offsets
     own = [
         np.flatnonzero(np.frombuffer(sample.loss_mask, np.uint8)) + starts[i]
@@ -175,7 +175,7 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
 
 
 def _distinguishing_cases(subject: Subject) -> tuple[Case, ...]:
-    """The lengths that are counted rightly distinguish one 16-bit format from the other."""
+    """Return the lengths that are counted rightly distinguish one 16-bit format from the other."""
     if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
     steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]

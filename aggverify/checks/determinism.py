@@ -44,7 +44,7 @@ def _remembered(case: Case) -> tuple[RunSpec, ...]:
 
 
 def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
-    """What ranks may have run before, in words and as a run spec."""
+    """Yield what ranks may have run before, in words and as a run spec."""
     if case.step == LONG_STEP:
         small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
         for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):
@@ -128,8 +128,9 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 
 def flaky(subject: Subject, check: str, executions: Sequence[Execution]) -> Finding | None:
-    """Where some runs of one step pass and others raise or end a rank; not where they only take too
-    long, or were ended from outside, which a busy machine does.
+    """Where some runs of one step pass and others raise or end a rank.
+
+    Not where they only take too long, or were ended from outside, which a busy machine does.
     """
     failed = [(e.case, e.failure) for e in executions if is_flaky(e.failure)]
     if not failed or all(e.weights is None for e in executions):
@@ -145,7 +146,7 @@ def is_flaky(fault: Fault | None) -> TypeGuard[Fault]:
 
 
 def flaky_finding(finding: Finding, failed: int, runs: int) -> Finding:
-    """What is known of a failure that does not always come: how often it did."""
+    """Return what is known of a failure that does not always come: how often it did."""
     message = f"{failed} of {runs} runs of this step failed: {finding.message}"
     return replace(finding, code=FLAKY, message=message)
 
@@ -216,8 +217,9 @@ _ROUNDED = 2.0**-20
 
 
 def _difference(one: Execution, two: Execution) -> str | None:
-    """The first bit that differs; None also when either did not finish, which other checks
-    report.
+    """Return the first bit that differs.
+
+    None also when either did not finish, which other checks report.
     """
     if one.weights is None or two.weights is None:
         return None

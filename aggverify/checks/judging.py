@@ -23,8 +23,9 @@ def is_finite(execution: Execution) -> bool:
 def judge_elsewhere(
     found: Finding, subject: Subject, here: Execution, there: Execution, where: str
 ) -> Finding | None:
-    """Weights of the same code run in another way, each side with its own roundings. ``here`` came
-    to finite ones; ``found`` has no message yet; ``where``: after "only".
+    """Weights of the same code run in another way, each side with its own roundings.
+
+    ``here`` came to finite ones; ``found`` has no message yet; ``where``: after "only".
     """
     if there.failure is not None:
         message = f"only {where}: {there.failure.message}"

@@ -26,8 +26,9 @@ Numbers = Sequence[Sequence[tuple[float, ...]]]
 
 
 def variants(case: Case) -> tuple[Case, ...]:
-    """One rank, the layout, and one rank with other losses. All of one sign: no sum of them is
-    smaller than what is added.
+    """One rank, the layout, and one rank with other losses.
+
+    All of one sign: no sum of them is smaller than what is added.
     """
     some, others = (
         tuple(sign * ((7 * t) % 11 + 1) / 16 for t in range(len(case.losses))) for sign in (1, -2)
@@ -39,10 +40,11 @@ def variants(case: Case) -> tuple[Case, ...]:
 def judge(
     check: str, subject: Subject, case: Case, executions: Sequence[Execution]
 ) -> Finding | None:
-    """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
-    change with the losses describe the layout itself, and those that are the same everywhere
-    are of the whole step: both may be what they are. ``case``: whose variants these are; it is what
-    finds them again.
+    """Return what is merged of one rank's numbers against what is merged of the layout's.
+
+    Keys that do not change with the losses describe the layout itself, and those that are the same
+    everywhere are of the whole step: both may be what they are. ``case``: whose variants these are;
+    it is what finds them again.
     """
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
@@ -136,7 +138,10 @@ class MergedKey:
 
 
 def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> MergedKey | None:
-    """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
+    """Return a scalar is reduced as the loss is, a pair is a sum over a count.
+
+    None if not finite.
+    """
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
         return None

@@ -76,8 +76,9 @@ def _objective(
 
 
 def space(subject: Subject) -> Space | None:
-    """Small layouts, fully masked samples included; only where there are logs. One call, where
-    those of several are not merged.
+    """Small layouts, fully masked samples included; only where there are logs.
+
+    One call, where those of several are not merged.
     """
     if not subject.returns_logs:
         return None
@@ -140,7 +141,7 @@ def _of_the_objective(
 
 
 def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
-    """What is logged, merged as its trainer does; None where it is not finite."""
+    """Return what is logged, merged as its trainer does; None where it is not finite."""
     own = merged_logs.applies(subject)
     return merged_logs.value(ran, key) if own else _merged(subject, ran, key)
 
@@ -196,7 +197,7 @@ def _placed(ran: Execution) -> list[tuple[str, Log]]:
 
 
 def _malformed(ran: Execution) -> str | None:
-    """What keeps these logs from being merged key by key, in the order of the first."""
+    """Return what keeps these logs from being merged key by key, in the order of the first."""
     flat = _placed(ran)
     for where, log in flat:
         if isinstance(log, str):
@@ -225,7 +226,7 @@ def _has(key: str, ran: Execution) -> bool:
 
 
 def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
-    """The merged value of the objective's key, None when it is not finite."""
+    """Return the merged value of the objective's key, None when it is not finite."""
     numbers = [[dict(log)[key] for log in logs if isinstance(log, tuple)] for logs in ran.logs]
     found = logged_keys.merged(subject, ran, key, numbers)
     return None if found is None else found.value
@@ -277,8 +278,9 @@ def _by_cell(
 
 
 def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[float, ...], float]]:
-    """What every rank logs of each micro-batch, and its own share of the objective; of copies, what
-    all of them log and the whole share.
+    """Return what every rank logs of each micro-batch, and its own share of the objective.
+
+    Of copies, what all of them log and the whole share.
     """
     layout = ran.case.layout
     if layout.cp_kind == "gathered" and layout.cp_size > 1:
@@ -315,7 +317,7 @@ def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
 
 
 def _stored(subject: Subject) -> Iterator[Case]:
-    """What every check begins with, and sums of many terms."""
+    """Yield what every check begins with, and sums of many terms."""
     kinds = cp_kinds(subject) or ("zigzag",)
     usual = (*hard_cases(), *grid(subject.max_world, kinds))
     yield from usual

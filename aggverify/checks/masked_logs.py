@@ -33,12 +33,12 @@ def _term_space(subject: Subject) -> Space | None:
 
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
-    """The clean step twice, then huge values behind the mask, then NaN and infinities."""
+    """Return the clean step twice, then huge values behind the mask, then NaN and infinities."""
     return RunSpec(case), RunSpec(case, alone=True), RunSpec(huge(case)), RunSpec(poisoned(case))
 
 
 def _of_a_term(case: Case) -> tuple[RunSpec, ...]:
-    """The same of one term, which the step's size picks, with everything else 0."""
+    """Return the same of one term, which the step's size picks, with everything else 0."""
     return tuple(replace(spec, term=_picked(case)) for spec in _variants(case))
 
 

@@ -25,8 +25,9 @@ def space(subject: Subject) -> Space | None:
 
 
 def with_holes(case: Case) -> Case:
-    """Every response of three tokens or more loses its middle one, of two its last; in every other
-    case by rejection, so that there are stored cases for either.
+    """Every response of three tokens or more loses its middle one, of two its last.
+
+    In every other case by rejection, so that there are stored cases for either.
     """
     rejects = case.step.num_response_tokens % 2 == 1
     samples = (_with_hole(s, rejects=rejects) for s in case.step.samples)

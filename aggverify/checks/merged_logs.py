@@ -27,7 +27,7 @@ def merged(ran: Execution) -> Mapping[str, tuple[float, ...]]:
 
 
 def objective(ran: Execution) -> str | None:
-    """The key that must be the step scalar: ``loss``, or ``train/loss``."""
+    """Return the key that must be the step scalar: ``loss``, or ``train/loss``."""
     return next((key for key in merged(ran) if key.rpartition("/")[2] == _OBJECTIVE), None)
 
 
@@ -38,7 +38,7 @@ def value(ran: Execution, key: str) -> Fraction | None:
 
 
 def malformed(ran: Execution) -> str | None:
-    """What is wrong with what was returned."""
+    """Return what is wrong with what was returned."""
     faults = (
         f"rank {r}, merged: {log}"
         for r, logs in enumerate(ran.logs)

@@ -65,7 +65,10 @@ def judge_two(
     spread: Execution,
     near: Fraction = BOUND,
 ) -> Finding | None:
-    """The gradient, then the value, of the step on one rank and as laid out; ``near``: relative."""
+    """Return the gradient, then the value, of the step on one rank and as laid out.
+
+    ``near``: relative.
+    """
     assert alone.weights is not None and spread.weights is not None
     known = CODES[CODES[code].if_nonlinear or code]
     flat = np.frombuffer(b"".join(s.loss_mask for s in alone.case.step.samples), dtype=np.uint8)

@@ -85,7 +85,7 @@ class _Seen:
         return (tokens + 4) * self._unit * size
 
     def _apart(self, function: Function) -> list[tuple[Fraction, Fraction]]:
-        """The function at every unit's argument, and how far from there it may be."""
+        """Return the function at every unit's argument, and how far from there it may be."""
         found, rest = [], abs(at(function, Fraction(0)))
         for z, off in zip(self._z, self._around, strict=True):
             exact, low, high = (at(function, z + e) for e in (Fraction(0), -off, off))

@@ -36,7 +36,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The oracle's weights, or those of the same step without padding."""
+    """Return the oracle's weights, or those of the same step without padding."""
     *control, wide = executions
     if not all(map(is_finite, control)):
         return None  # wrong without padding: another check reports it
@@ -48,7 +48,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _widened(control: Execution, case: Case) -> Execution:
-    """The control's weights at the places of its tokens in the padded case, 0 elsewhere."""
+    """Return the control's weights at the places of its tokens in the padded case, 0 elsewhere."""
     assert control.weights is not None
     _, places = stripped(case)
     weights = np.zeros(case.step.num_response_tokens)

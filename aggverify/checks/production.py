@@ -40,8 +40,9 @@ def space(subject: Subject) -> Space | None:
 def case_of(
     rollouts: int, group: int, dp: int, cp: int, k: int, cp_kind: CpKind = "zigzag"
 ) -> Case:
-    """A step of so many rollouts, about 16,400 tokens each, in groups of that size; every rank
-    has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``.
+    """Return a step of so many rollouts, about 16,400 tokens each, in groups of that size.
+
+    Every rank has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``.
     """
     step = _step(rollouts, group)
     each = rollouts // (dp * k)

@@ -40,8 +40,9 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
-    """On one rank and as laid out; then the ratio of one masked and of one counted token beyond
-    every number.
+    """On one rank and as laid out.
+
+    Then the ratio of one masked and of one counted token beyond every number.
     """
     behind = case.masked_tokens()
     counted = sorted(set(range(len(case.losses))) - set(behind))
@@ -78,7 +79,10 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_nan(ran: Execution) -> bool:
-    """An infinite weight may make a loss infinite; NaN is a product with 0, or a difference."""
+    """Return an infinite weight may make a loss infinite.
+
+    NaN is a product with 0, or a difference.
+    """
     losses = [loss for rank in ran.local_losses for loss in rank]
     assert ran.weights is not None
     return bool(np.isnan(losses).any() or np.isnan(ran.weights).any())

@@ -22,7 +22,7 @@ _SHAPES = re.compile(
 def refusal(
     execution: Execution, concerned: Set[int] = frozenset(), *, by_accident: bool = False
 ) -> str | None:
-    """The candidate's words if it refused the step on purpose, else None.
+    """Return the candidate's words if it refused the step on purpose, else None.
 
     A ``raise`` or ``assert`` in code that is neither torch's nor the standard library's, not about
     shapes, on all ranks ``concerned``, and on one at least. ``by_accident``: or any exception on
@@ -40,7 +40,7 @@ def refusal(
 
 
 def _words(error: Raised) -> str | None:
-    """The message, or what a bare ``assert`` asserts; None where it is no refusal."""
+    """Return the message, or what a bare ``assert`` asserts; None where it is no refusal."""
     if error.type not in DELIBERATE and "." not in error.type:
         return None
     if not (error.stated and error.frames and error.frames[-1].owner == "candidate"):

@@ -47,7 +47,7 @@ def probe(case: Case) -> Case:
 
 
 def _large(case: Case) -> tuple[Case, ...]:
-    """The case with losses beyond what float16 has numbers for, in a dtype that has."""
+    """Return the case with losses beyond what float16 has numbers for, in a dtype that has."""
     if case.dtype == "float16":
         return ()
     return (case.with_losses(tuple(LARGE * loss for loss in case.losses)),)

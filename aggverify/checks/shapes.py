@@ -47,7 +47,7 @@ def space(subject: Subject) -> Space:
 
 
 def stored(subject: Subject) -> Sequence[Case]:
-    """The listed cases, as many of each shape as the profile has time for."""
+    """Return the listed cases, as many of each shape as the profile has time for."""
     most = subject.claim.budget.shapes
     found = subject.found
     cases = shaped(space(subject), found.constants, most, found.dtypes)
@@ -96,7 +96,7 @@ def _code(layout: Layout) -> str:
 
 
 def _remarkable(case: Case, constants: Sequence[float]) -> Iterator[str]:
-    """What about the case no ordinary one has; and which number of the code is near."""
+    """Yield what about the case no ordinary one has; and which number of the code is near."""
     step, layout = case.step, case.layout
     sizes = {
         "a response of {} tokens": (max(s.response_length for s in step.samples), 12),

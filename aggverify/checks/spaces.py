@@ -23,7 +23,7 @@ several runs."""
 
 
 def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
-    """The context-parallel layouts this subject can be given; empty when it sees none."""
+    """Return the context-parallel layouts this subject can be given; empty when it sees none."""
     if "context-parallel" not in subject.features:
         return ()
     optional: tuple[CpKind, ...] = ("bshd", "contiguous", "gathered")
@@ -73,7 +73,7 @@ def small(subject: Subject, **narrowed: Any) -> Space:
 
 
 def of_a_loss(subject: Subject, **narrowed: Any) -> Space | None:
-    """The small ones, for what a loss shows that our trainer has in hand."""
+    """Return the small ones, for what a loss shows that our trainer has in hand."""
     return small(subject, **narrowed) if "loss-function" in subject.features else None
 
 

@@ -45,8 +45,10 @@ _NEAR = Fraction(1, 2**16)
 
 
 def space(subject: Subject) -> Space | None:
-    """Every layout, fully masked units included; only where the reducer takes terms, and its mode
-    speaks of one rank too, with which they are compared.
+    """Every layout, fully masked units included.
+
+    Only where the reducer takes terms, and its mode speaks of one rank too, with which they are
+    compared.
     """
     if not subject.terms or subject.rows is not None:
         return None
@@ -60,8 +62,9 @@ _LONG_ONES = 6
 
 
 def variants(case: Case) -> tuple[RunSpec, ...]:
-    """One term, which the step's size picks, on one rank and as laid out; all others 0. Then on a
-    step that shows its own mode.
+    """One term, which the step's size picks, on one rank and as laid out; all others 0.
+
+    Then on a step that shows its own mode.
     """
     term = case.step.num_response_tokens + len(case.step.samples)
     return (

@@ -31,7 +31,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The loss without gradients against the one with; the weights under autocast likewise."""
+    """Return the loss without gradients against the one with.
+
+    The weights under autocast likewise.
+    """
     plain, without, lowered = executions
     if plain.weights is None or not is_finite(plain):
         return None

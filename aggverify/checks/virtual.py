@@ -49,7 +49,10 @@ _SIZES = (
 
 
 def space(subject: Subject) -> Space | None:
-    """What the subject can be given, as large as it goes; None where there is no such world."""
+    """Return what the subject can be given, as large as it goes.
+
+    None where there is no such world.
+    """
     if not isinstance(subject.engine, EmulatedEngine) or subject.found.communicates:
         return None
     if subject.claim.max_world < MAX_WORLD:
@@ -83,7 +86,7 @@ def _listed(subject: Subject) -> Iterator[Case]:
 
 
 def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
-    """The step on one rank, and as laid out: real ranks as far as they go."""
+    """Return the step on one rank, and as laid out: real ranks as far as they go."""
     world = case.layout.world_size
     if world <= MAX_WORLD:
         return case.trivial, case

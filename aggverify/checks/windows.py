@@ -59,8 +59,10 @@ def full_window(case: Case) -> Case:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit what the window has in ranks that have seen no other; whether that is right,
-    and whether the window before comes to a result by itself, is for other checks to report.
+    """To the last bit what the window has in ranks that have seen no other.
+
+    Whether that is right, and whether the window before comes to a result by itself, is for other
+    checks to report.
     """
     alone, full, after = executions
     if not is_finite(alone) or full.failure is not None:
@@ -116,7 +118,7 @@ def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
 
 
 def project(case: Case) -> Case:
-    """The case without context parallelism."""
+    """Return the case without context parallelism."""
     return case.with_layout(Layout(case.layout.micro_batches))
 
 

@@ -82,7 +82,7 @@ def _point(mine: Mapping[str, Any]) -> Mapping[str, str] | None:
 def _recorded(
     what: tuple[str, ...], at: Mapping[str, str] | None, mine: Mapping[str, Any]
 ) -> tuple[Path, int]:
-    """The folder of the records, and what the command that made them ended with."""
+    """Return the folder of the records, and what the command that made them ended with."""
     from aggverify.audit import launching
     from aggverify.errors import InputError
 

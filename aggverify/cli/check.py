@@ -106,7 +106,10 @@ def _replay_into(
 
 
 def _others(mine: Mapping[str, Any], project: Settings) -> Others:
-    """What is declared known; raises InputError for a file that declares nothing of the kind."""
+    """Return what is declared known.
+
+    Raises InputError for a file that declares nothing of the kind.
+    """
     from aggverify.errors import InputError
     from aggverify.model import load
     from aggverify.report.document import known_findings
@@ -201,8 +204,9 @@ def _verified(
     hosts: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
-    """What became of others' findings, then the verdicts, each shown as soon as it is there; and
-    what stopped it if anything did.
+    """Return what became of others' findings, then the verdicts, each shown as soon as it is there.
+
+    And what stopped it if anything did.
     """
     from hypothesis import configuration
 

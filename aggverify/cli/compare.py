@@ -136,7 +136,7 @@ def _revisions(
 
 
 def _written_options(given: Mapping[str, Any]) -> Iterator[str]:
-    """The options of a check as they are written."""
+    """Yield the options of a check as they are written."""
     from aggverify.execution.options import BY_KEY
 
     for key in _PLAN:

@@ -64,8 +64,9 @@ def _decorated(option: Option) -> Callable[[F], F]:
 
 
 def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, of those that click passes; raises InputError for readings that
-    are none.
+    """Return the options that were given, of those that click passes.
+
+    Raises InputError for readings that are none.
     """
     values = {k: v for k, v in given.items() if v is not None and v is not False and v != ()}
     for key, what in (("policy", "QUESTION"), ("terms", "TERM")):

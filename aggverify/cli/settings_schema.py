@@ -54,8 +54,9 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Of the section, as plain data. Names in ``$id`` are no addresses: it lies wherever it is
-    installed.
+    """Of the section, as plain data.
+
+    Names in ``$id`` are no addresses: it lies wherever it is installed.
     """
     return {
         "$schema": _DIALECT,

@@ -39,7 +39,7 @@ def versions() -> list[str]:
 
 
 def torch_build() -> tuple[str | None, str | None]:
-    """The version of torch and of the CUDA it was built for, read from its files."""
+    """Return the version of torch and of the CUDA it was built for, read from its files."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None, None

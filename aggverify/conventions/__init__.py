@@ -45,8 +45,9 @@ ALIASES = {"miles": "slime"}
 
 
 def convention(name: str) -> Convention:
-    """The convention of that name or alias, or of an adapter's file; raises InputError naming the
-    accepted ones.
+    """Return the convention of that name or alias, or of an adapter's file.
+
+    Raises InputError naming the accepted ones.
     """
     if is_path(name):
         return declared(name)

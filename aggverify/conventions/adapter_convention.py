@@ -28,7 +28,7 @@ ModeValue = str | bool | None
 
 
 def takes(gradient_of: str, terms: Sequence[str]) -> tuple[str, ...]:
-    """What an adapter's ``call`` does."""
+    """Return what an adapter's ``call`` does."""
     return ("function", gradient_of or "losses", "batch", *terms)
 
 

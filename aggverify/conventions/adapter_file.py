@@ -31,8 +31,9 @@ Adapted = Declared | Validation | LogReducer | Dealer
 
 
 def declared(path: str, name: str | None = None) -> Adapted:
-    """The convention of an adapter's file, under the framework's name or the file's own; raises
-    InputError for what cannot be read or used.
+    """Return the convention of an adapter's file, under the framework's name or the file's own.
+
+    Raises InputError for what cannot be read or used.
     """
     try:
         text = contents(Path(path), MAX_BYTES)
@@ -92,7 +93,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
 
 
 def _data(tree: ast.Module, path: str) -> Mapping[str, Any]:
-    """What is assigned to ADAPTER, if that is plain data."""
+    """Return what is assigned to ADAPTER, if that is plain data."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(_is_name(t) for t in node.targets):
             value: ast.expr | None = node.value

@@ -1,5 +1,6 @@
-"""How an adapter hands losses, masks and all else over, as it is written in it; and what is known
-of a function that its parameters' names do not show.
+"""How an adapter hands losses, masks and all else over, as it is written in it.
+
+And what is known of a function that its parameters' names do not show.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ PREFIX = "_adapter_"
 
 @lru_cache(maxsize=16)
 def loaded(path: str, function: str = CALL) -> Callable[..., Any]:
-    """The adapter's ``call``, or another one of its functions, imported: in ranks only."""
+    """Return the adapter's ``call``, or another one of its functions, imported: in ranks only."""
     name = f"{PREFIX}{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # a .py file, which the parent has read

@@ -31,12 +31,12 @@ class ImportSource:
 
 
 def adapter_file(function: str) -> str:
-    """The name of a function's adapter file, next to the function's file."""
+    """Return the name of a function's adapter file, next to the function's file."""
     return f"aggverify_{function.replace('.', '_')}.py"
 
 
 def adapted(offer: Offer, origin: ImportSource, known: CallHints | None = None) -> str:
-    """The text of a file that offers ``reduce(losses, batch)`` through the function."""
+    """Return the text of a file that offers ``reduce(losses, batch)`` through the function."""
     return "\n".join(_lines(Adapter(offer, known or CallHints()), origin)) + "\n"
 
 
@@ -83,7 +83,7 @@ def _imports(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
 
 
 def _object(adapter: Adapter) -> Iterator[str]:
-    """What a method is called on."""
+    """Yield what a method is called on."""
     if not (owner := adapter.offer.owner):
         return
     if adapter.offer.why_not:
@@ -118,7 +118,7 @@ def _mode(adapter: Adapter) -> Iterator[str]:
 
 
 def _claims(adapter: Adapter) -> Iterator[str]:
-    """The claims as they are written: by a name of the file where there is one."""
+    """Yield the claims as they are written: by a name of the file where there is one."""
     written = {key: _literal(value) for key, value in claims(adapter).items()}
     written |= {name: name.upper() for name in adapter.known.left}
     if adapter.divided:

@@ -133,7 +133,7 @@ class AdapterValues:
         return value
 
     def names(self) -> Names:
-        """What a framework calls the arguments that choose how losses are aggregated."""
+        """Return what a framework calls the arguments that choose how losses are aggregated."""
         given, known = self._data[VALIDATES], {f.name for f in fields(Names)}
         right = isinstance(given, dict) and given.keys() <= known
         self._check(VALIDATES, f"a table with keys of {', '.join(sorted(known))}", right)
@@ -150,14 +150,14 @@ class AdapterValues:
         return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
 
     def forms(self) -> tuple[str, ...]:
-        """The forms of logs that are merged."""
+        """Return the forms of logs that are merged."""
         found = self.texts(MERGES)
         self._known(MERGES, "form of logs", found, FORMS)
         self._check(MERGES, "one form of logs at least", bool(found))
         return found
 
     def promises(self) -> Promises:
-        """What a dealer is for."""
+        """Return what a dealer is for."""
         given, known = self._data[DEALS], {f.name for f in fields(Promises)}
         right = isinstance(given, dict) and given.keys() <= known
         self._check(DEALS, f"a table with keys of {', '.join(sorted(known))}", right)

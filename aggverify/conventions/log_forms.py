@@ -43,7 +43,7 @@ def legacy(parts: Mapping[str, LogTerm]) -> Log:
 
 
 def normalised(parts: Mapping[str, LogTerm]) -> Log:
-    """The same with a count for each key."""
+    """Return the same with a count for each key."""
     import torch
 
     return StandInDict(
@@ -95,8 +95,10 @@ _BOTH: Mapping[str, Spoil] = {
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """How logs are written and merged, and what must be refused. ``shared``: one count for all
-    keys; ``over_rollouts``: it is not used, and each key's sum is divided by the step's rollouts.
+    """How logs are written and merged, and what must be refused.
+
+    ``shared``: one count for all keys; ``over_rollouts``: it is not used, and each key's sum is
+    divided by the step's rollouts.
     """
 
     write: Callable[[Mapping[str, LogTerm]], Log]

@@ -80,7 +80,7 @@ def _logs(site: Site, form: LogForm, least: int = 1) -> list[Log]:
 
 
 def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
-    """What is wrong with a key of the merged logs."""
+    """Return what is wrong with a key of the merged logs."""
     if not isinstance(out, Mapping):
         return f"returns {type(out).__name__}, no mapping of names to numbers"
     found = [v for name, v in out.items() if str(name).rpartition("/")[2] == key]

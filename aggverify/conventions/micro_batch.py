@@ -192,6 +192,6 @@ class MicroBatch(HasTokens):
     def rows(
         self, losses: Tensor, *, side: Side = "right", width: Width = "micro-batch"
     ) -> tuple[Tensor, Tensor]:
-        """The losses and their masks as padded ``(B, T)`` rows."""
+        """Return the losses and their masks as padded ``(B, T)`` rows."""
         masks = self.padded(self.local_masks, side=side, width=width)
         return self.padded(losses, side=side, width=width), masks

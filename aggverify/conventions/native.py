@@ -87,7 +87,7 @@ class Native:
 
 
 def output(out: Any) -> Output:
-    """What a reducer has returned, in one of the four forms there are."""
+    """Return what a reducer has returned, in one of the four forms there are."""
     if not isinstance(out, tuple):
         return Output(out)
     if len(out) == 2 and isinstance(out[1], Mapping):

@@ -142,7 +142,7 @@ _LOG_PROBS = ("_logps", "_logp", "_logprobs", "_logprob", "_log_probs", "_log_pr
 
 
 def role(parameter: str) -> Role | None:
-    """What a parameter of that name stands for, as far as it is known."""
+    """Return what a parameter of that name stands for, as far as it is known."""
     name = parameter.strip("*_").lower()
     found = _ROLES.get(name)
     if found is None and name.endswith(_LOG_PROBS):

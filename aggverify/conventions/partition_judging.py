@@ -10,7 +10,7 @@ from aggverify.conventions.partition_cases import Deal
 
 
 def mistake(deal: Deal, out: Any, *, whole_groups: bool) -> str | None:
-    """What is wrong with what the ranks are given; None for nothing."""
+    """Return what is wrong with what the ranks are given; None for nothing."""
     shards = [*out] if isinstance(out, Sequence | Iterator) else None
     if shards is None or len(shards) != deal.ranks:
         got = f"{len(shards)} shards" if shards is not None else type(out).__name__

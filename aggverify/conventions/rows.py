@@ -41,7 +41,7 @@ class Places:
     """Of each sample, its places before rows are padded."""
 
     def filled(self, values: Tensor) -> Tensor:
-        """The values in this form, with 0 elsewhere; gradients flow back."""
+        """Return the values in this form, with 0 elsewhere; gradients flow back."""
         import torch
 
         size = int(np.prod(self.shape))
@@ -90,8 +90,10 @@ def _samples(
 def _sequences(
     case: Case, members: Sequence[int], cp_rank: int, tokens: Sequence[Index]
 ) -> Iterator[tuple[int, Index]]:
-    """A token stands where its logit is, one place before its own; the last logit has no token.
-    Context-parallel ranks have whole chunks, the padding that makes them equal included.
+    """Yield a token stands where its logit is, one place before its own.
+
+    The last logit has no token. Context-parallel ranks have whole chunks, the padding that makes
+    them equal included.
     """
     layout, cp = case.layout, case.layout.cp_size
     samples = [case.step.samples[i] for i in members]

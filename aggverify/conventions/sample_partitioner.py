@@ -22,7 +22,7 @@ def plainly(function: Callable[..., Any], args: Any, data: Any, dp_size: int) ->
 
 
 def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCall]:
-    """A call a rollout; of those that no deal is right of, one that must be refused."""
+    """Return a call a rollout; of those that no deal is right of, one that must be refused."""
 
     def once(one: Deal) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> str | None:

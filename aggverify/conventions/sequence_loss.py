@@ -34,7 +34,7 @@ def one_a_sequence(advantages: Any, mask: Any, lengths: Any) -> Any:
 
 
 def with_advantages(losses: Tensor, batch: MicroBatch, ratios: str) -> tuple[Tensor, SequenceBatch]:
-    """The argument whose gradient is read, and the batch that goes with it."""
+    """Return the argument whose gradient is read, and the batch that goes with it."""
     mask = batch.mask.bool()
     given, old, rollout, ref, advantages = policy_inputs(losses, mask, ratios)
     found = SequenceBatch(

@@ -179,7 +179,7 @@ def _again(
 def _from_file(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """The value comes from a file that the arguments name."""
+    """Return the value comes from a file that the arguments name."""
     sentence = f"{names.divisor} {divisor} in the file of {names.overrides}"
 
     def make(function: Callable[..., Any], site: Site) -> None:

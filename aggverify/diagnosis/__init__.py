@@ -65,7 +65,7 @@ def _misses(found: Diagnosis, finding: Finding, observations: Sequence[WeightObs
 def _its_own(
     finding: Finding, observations: Sequence[WeightObservation]
 ) -> WeightObservation | None:
-    """The observation of the finding's own weights."""
+    """Return the observation of the finding's own weights."""
     if finding.observed is None:
         return None
     again, alone = np.array(finding.observed), (finding.case.step, finding.case.layout)
@@ -106,7 +106,7 @@ def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | N
 
 
 def deviation(subject: Subject, usual: str) -> Diagnosis:
-    """What the engine does to a reducer that is right under the usual one."""
+    """Return what the engine does to a reducer that is right under the usual one."""
     known = subject.engine.deviates
     assert known is not None
     sentence = f"what engine {usual} asks for; this trainer {known.instead}"
@@ -130,7 +130,7 @@ def diagnose_mask(
 
 
 def diagnose_behind(subject: Subject, finding: Finding, seen: MaskLeak) -> Diagnosis | None:
-    """The mistake that lets values behind the mask do this."""
+    """Return the mistake that lets values behind the mask do this."""
     bug = known_bug(replace(_clues(subject, finding), behind=seen))
     return Diagnosis(bug.sentence, None, bug, _apart(bug.sentence)) if bug is not None else None
 
@@ -149,7 +149,7 @@ def diagnose_nonlinear(
 def diagnose_not_finite(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """The mistake that makes something not finite, from where it does."""
+    """Return the mistake that makes something not finite, from where it does."""
     seen = not_finite(observations)
     sentence = in_words(seen) if seen is not None else None
     bug = known_bug(Clues(subject.mode, subject.engine, not_finite=seen))
@@ -159,7 +159,7 @@ def diagnose_not_finite(
 
 
 def _apart(root: str) -> str:
-    """What is not finite has its own causes: never one with those of wrong weights."""
+    """Return what is not finite has its own causes: never one with those of wrong weights."""
     return f"not finite: {root}"
 
 
@@ -175,9 +175,10 @@ def _explained(
     observations: Sequence[WeightObservation],
     also_observed: Sequence[WeightObservation] = (),
 ) -> Diagnosis | None:
-    """Every clue there is in the weights, and the bug that left them. ``also_observed``: where one
-    rank is right; the computation that is reported instead, whatever the step, must hold there,
-    too.
+    """Every clue there is in the weights, and the bug that left them.
+
+    ``also_observed``: where one rank is right; the computation that is reported instead, whatever
+    the step, must hold there, too.
     """
     if not observations:
         return None
@@ -271,15 +272,17 @@ def _shown(seen: Clues, shown: ObservedSign) -> Diagnosis:
 
 
 def _named(seen: Clues) -> tuple[str | None, str | None]:
-    """The factor's name, and how wrong it makes gradients."""
+    """Return the factor's name, and how wrong it makes gradients."""
     return (None, None) if seen.factor is None else (seen.factor.name, seen.factor.off)
 
 
 def _diagnosis(
     subject: Subject, seen: Clues, form: Predicts | None, sentence: str = ""
 ) -> Diagnosis:
-    """A formula or a factor, with the bug that it is known as. Where a bug is not the whole of it,
-    the formula in words stands for it, and what the engine asks for is the one thing to do.
+    """Return a formula or a factor, with the bug that it is known as.
+
+    Where a bug is not the whole of it, the formula in words stands for it, and what the engine asks
+    for is the one thing to do.
     """
     sentence = sentence or (form.sentence if form is not None else "")
     own = whole(seen.form, subject) if seen.form is not None else frozenset(PARTS)

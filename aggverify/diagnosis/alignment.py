@@ -82,7 +82,7 @@ def _handed_out(o: WeightObservation, whose: Callable[[Sequence[int]], Sequence[
 
 
 def filled_up(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The last sample of every micro-batch with an odd number of them counts twice."""
+    """Return the last sample of every micro-batch with an odd number of them counts twice."""
     seen = False
     for o in observations:
         times = np.repeat(_fillers(o), [s.response_length for s in o.case.step.samples])[o.mask]

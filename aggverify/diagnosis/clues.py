@@ -56,8 +56,9 @@ class Sign:
 
 
 class Claimed(Part, frozen=True):
-    """One of some modes, none given for any; under an engine that divides by the counts it is
-    handed, or by the rollouts of the step.
+    """One of some modes, none given for any.
+
+    Under an engine that divides by the counts it is handed, or by the rollouts of the step.
     """
 
     modes: tuple[str, ...] = ()
@@ -108,8 +109,9 @@ class WholePart(Part, frozen=True):
 
 
 class Error(Part, frozen=True):
-    """An exception with this in its message, or in the candidate's line where it came from; both
-    are regular expressions. Whose message: torch's or the interpreter's, never ours.
+    """An exception with this in its message, or in the candidate's line where it came from.
+
+    Both are regular expressions. Whose message: torch's or the interpreter's, never ours.
     """
 
     says: str = ""
@@ -125,8 +127,9 @@ class Error(Part, frozen=True):
 
 
 class Broken(Part, frozen=True):
-    """Not finite although every loss is: the losses themselves, or only gradients; where
-    something is empty, or at masked tokens.
+    """Not finite although every loss is: the losses themselves, or only gradients.
+
+    Where something is empty, or at masked tokens.
     """
 
     forward: bool
@@ -143,8 +146,10 @@ class Broken(Part, frozen=True):
 
 
 class Leaks(Part, frozen=True):
-    """Values behind the mask that reach the loss, all of these and none of those; or, with none of
-    either, only the gradient. ``weighed``: whether they have weights, None for either.
+    """Values behind the mask that reach the loss, all of these and none of those.
+
+    Or, with none of either, only the gradient. ``weighed``: whether they have weights, None for
+    either.
     """
 
     by: tuple[Poison, ...] = ()

@@ -69,7 +69,7 @@ def _ratios(o: WeightObservation) -> Iterator[tuple[Array, Array]]:
 
 
 def _base(ratios: Array, steps: Array) -> Fraction | None:
-    """The number whose negative powers these ratios are."""
+    """Return the number whose negative powers these ratios are."""
     informative = steps > 0
     if not informative.any() or np.ptp(steps[informative]) == 0:
         return None

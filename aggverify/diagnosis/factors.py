@@ -45,7 +45,7 @@ class Factor:
 
 
 def common_factor(subject: Subject, observations: Sequence[WeightObservation]) -> Factor | None:
-    """The named factor if, in every observation, all weights are off by one and the same."""
+    """Return the named factor if, in every observation, all weights are off by one and the same."""
     ratios, used = [], []
     for o in observations:
         if o.expected is None:
@@ -67,7 +67,7 @@ def common_factor(subject: Subject, observations: Sequence[WeightObservation]) -
 def named_ratio(
     subject: Subject, observations: Sequence[WeightObservation], ratios: Sequence[float]
 ) -> Factor | None:
-    """The product of sizes, or the constant, that equals the ratio in every observation."""
+    """Return the product of sizes, or the constant, that equals the ratio in every observation."""
     if not ratios or all(abs(r - 1) <= TOLERANCE for r in ratios) or min(ratios) <= 0:
         return None
     spread = max(ratios) - min(ratios)
@@ -131,7 +131,7 @@ def _exponents(n: int) -> tuple[list[tuple[int, ...]], Array]:
 
 
 def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction) -> Factor:
-    """A number that is the mode's L, or the G of N/(P*G), under that name."""
+    """Return a number that is the mode's L, or the G of N/(P*G), under that name."""
     divisor = subject.divisor if subject.mode == "constant" else None
     for exponent in (1, -1):
         if divisor and abs(float(constant) - divisor**exponent) <= TOLERANCE * float(constant):
@@ -148,7 +148,7 @@ def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction
 
 
 def product_of_sizes(sizes: Sequence[tuple[str, int]], constant: Fraction = _ONE) -> Factor:
-    """The factor that these sizes with their exponents make, with a number in front."""
+    """Return the factor that these sizes with their exponents make, with a number in front."""
     above = [n for n, e in sizes if e > 0]
     below = [n for n, e in sizes if e < 0]
     if constant.numerator != 1:

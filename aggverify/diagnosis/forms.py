@@ -94,7 +94,8 @@ def parallel_sizes(case: Case) -> tuple[int, int, int]:
 def closed_forms(
     observations: Sequence[WeightObservation], *, partial: bool = False
 ) -> list[ClosedForm]:
-    """All forms that equal the observed weights on every observation, the simplest first;
+    """All forms that equal the observed weights on every observation, the simplest first.
+
     ``partial``: those that are not 0.
     """
     usable = [o for o in observations if (o.observed[o.mask] != 0).any() or not partial]
@@ -124,8 +125,9 @@ def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -
 
 
 class _Table:
-    """Logarithms of every term on the unmasked tokens, observations one after the other; of
-    neighbours that no term distinguishes, as in a long response, the least and the largest
+    """Logarithms of every term on the unmasked tokens, observations one after the other.
+
+    Of neighbours that no term distinguishes, as in a long response, the least and the largest
     weight.
     """
 
@@ -215,7 +217,7 @@ def exponents() -> tuple[tuple[int, ...], ...]:
 
 
 def _simple(value: float) -> Fraction | None:
-    """The fraction a person would have written, or None."""
+    """Return the fraction a person would have written, or None."""
     for found in (_near(value), _inverse(_near(1 / value))):
         if found and abs(float(found) - value) <= TOLERANCE * value:
             small = min(found.numerator, found.denominator) <= _MAX_PART

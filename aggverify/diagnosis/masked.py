@@ -30,7 +30,7 @@ class Made:
 
 
 def made_of_the_mask(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The first of these that is the set of tokens with a weight, in every observation."""
+    """Return the first of these that is the set of tokens with a weight, in every observation."""
     seen = [(o.observed != 0, o.mask, o) for o in observations]
     if not any((weighed != mask).any() for weighed, mask, _ in seen):
         return None
@@ -67,7 +67,10 @@ def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:
 
 
 def _pieces(o: WeightObservation) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """What each rank has of each micro-batch, sample by sample; a gather has put it together."""
+    """Yield what each rank has of each micro-batch, sample by sample.
+
+    A gather has put it together.
+    """
     step, layout = o.case.step, o.case.layout
     whole = _whole(o)
     for _, _, members in layout.cells():
@@ -87,7 +90,7 @@ def _each(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
 
 
 def _joined(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
-    """A change of all of them as one row."""
+    """Return a change of all of them as one row."""
 
     def of(masks: Masks) -> Masks:
         ends = np.cumsum([len(mask) for mask in masks])[:-1]

@@ -71,7 +71,7 @@ def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
 
 
 def gives(form: Predicts, finding: Finding) -> bool:
-    """The same of a formula."""
+    """Return the same of a formula."""
     assert finding.observed is not None
     step = finding.case.step
     mask = np.frombuffer(b"".join(s.loss_mask for s in step.samples), dtype=np.uint8).astype(bool)

@@ -24,7 +24,7 @@ Bits = npt.NDArray[np.bool_]
 
 
 def at_rest(case: Case) -> Case:
-    """The case where every ratio is 1: there an objective has weights in closed form."""
+    """Return the case where every ratio is 1: there an objective has weights in closed form."""
     return case.with_losses((0.0,) * len(case.losses))
 
 
@@ -146,6 +146,7 @@ def probes(case: Case) -> Iterator[PerturbedCase]:
 
 def is_at_hand(probe: PerturbedCase, before: WeightObservation, after: WeightObservation) -> bool:
     """Whether the values elsewhere have a part in its weights on one rank, and none as laid out.
+
     A token that is let in or left out by them has been compared, which is no statistic.
     """
     if before.trivial is None or after.trivial is None:

@@ -19,9 +19,10 @@ Cells = dict[tuple[int, int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class NotFinite:
-    """``forward``: local losses, not only gradients. ``empty``: what has no token wherever it is
-    not finite and nowhere else, "" where that is nothing known. ``masked``: the gradients at
-    masked tokens, at all of them and at no others.
+    """``forward``: local losses, not only gradients.
+
+    ``empty``: what has no token wherever it is not finite and nowhere else, "" where that is
+    nothing known. ``masked``: the gradients at masked tokens, at all of them and at no others.
     """
 
     forward: bool
@@ -30,7 +31,7 @@ class NotFinite:
 
 
 def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
-    """What all of these have in common; None where everything is finite."""
+    """Return what all of these have in common; None where everything is finite."""
     bad = [o for o in observations if _is_bad(o)]
     if not bad:
         return None
@@ -47,7 +48,7 @@ def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
 
 
 def in_words(seen: NotFinite) -> str | None:
-    """What is known of it, in a sentence."""
+    """Return what is known of it, in a sentence."""
     if seen.masked:
         return "gradients are NaN exactly at the masked tokens, the loss is finite"
     if not seen.empty:
@@ -70,8 +71,9 @@ def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
 
 
 def _fits_losses(o: WeightObservation, empty: Cells) -> bool:
-    """Whether exactly these cells' losses are not finite; or all of them are, where ranks add up
-    before they divide.
+    """Whether exactly these cells' losses are not finite.
+
+    Or all of them are, where ranks add up before they divide.
     """
     c_size = o.case.layout.cp_size
     bad = {
@@ -87,7 +89,7 @@ def _fits_weights(o: WeightObservation, empty: Cells) -> bool:
 
 
 def _by_unit(*keys: str) -> Callable[[Case], Cells]:
-    """A unit of the step without an unmasked token, in the cells that hold a part of it."""
+    """Return a unit of the step without an unmasked token, in the cells that hold a part of it."""
 
     def is_empty(case: Case) -> Cells:
         tokens = Tokens([case])
@@ -105,7 +107,7 @@ def _by_unit(*keys: str) -> Callable[[Case], Cells]:
 
 
 def _by_cell(part: Callable[[Sequence[npt.NDArray[np.int64]]], bool]) -> Callable[[Case], Cells]:
-    """What a rank sees of a micro-batch: one mask per sample."""
+    """Return what a rank sees of a micro-batch: one mask per sample."""
 
     def is_empty(case: Case) -> Cells:
         return {cell: part(masks) for cell, masks in _visible(case)}

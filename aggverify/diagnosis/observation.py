@@ -52,8 +52,9 @@ class WeightObservation:
         return Tokens([self.case])
 
     def upright(self, slope: float) -> WeightObservation:
-        """With one sign for all tokens, as weights in closed form have. ``slope``: what weights
-        are off by, of an objective where all inputs are 0.
+        """With one sign for all tokens, as weights in closed form have.
+
+        ``slope``: what weights are off by, of an objective where all inputs are 0.
         """
         assert self.expected is not None
         down = np.where(self.exact < 0, -slope, slope)

@@ -58,7 +58,7 @@ def partial_form(observations: Sequence[WeightObservation]) -> PartialForm | Non
 
 
 def left_out(observations: Sequence[WeightObservation]) -> LeftOut | None:
-    """The one rule by which samples have weight 0 in all of these."""
+    """Return the one rule by which samples have weight 0 in all of these."""
     usable = [o for o in observations if o.case.step.num_unmasked]
     if not any((o.observed[o.mask] == 0).any() for o in usable):
         return None

@@ -20,8 +20,9 @@ from aggverify.steps.layouts import owned_pieces
 def shown_by_weights(
     observations: Sequence[WeightObservation], *, masked: bool = False
 ) -> ObservedSign | None:
-    """The first sign that is seen in every observation that can show it; ``masked``: of those
-    that are about masked tokens having a weight.
+    """Return the first sign that is seen in every observation that can show it.
+
+    ``masked``: of those that are about masked tokens having a weight.
     """
     usable = [o for o in observations if o.expected is not None]
     if not usable:
@@ -34,7 +35,7 @@ def shown_by_weights(
 
 
 def _dropped(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Some unmasked tokens have weight 0, all others the right one."""
+    """Return some unmasked tokens have weight 0, all others the right one."""
     if not any((o.observed[o.mask] == 0).any() for o in observations):
         return None
     if any(not close(o.observed, np.where(o.observed != 0, o.exact, 0)) for o in observations):

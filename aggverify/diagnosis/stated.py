@@ -13,8 +13,10 @@ _SAME = Fraction(1, 10**12)
 
 
 def stated(finding: Finding, diagnosis: Diagnosis | None) -> str | None:
-    """The formula; without one the cause in words with the ratio at the worst token, or the
-    exception and its line; None where a factor is named, or nothing is known.
+    """Return the formula.
+
+    Without one the cause in words with the ratio at the worst token, or the exception and its line;
+    None where a factor is named, or nothing is known.
     """
     if diagnosis is not None and diagnosis.factor is not None:
         return None

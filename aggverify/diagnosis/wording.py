@@ -102,7 +102,10 @@ def needs_no_count(subject: Subject) -> bool:
 
 
 def requirement(subject: Subject) -> str | None:
-    """What a reducer returns under this engine, whatever it does now; None without a mode."""
+    """Return what a reducer returns under this engine, whatever it does now.
+
+    None without a mode.
+    """
     own = OWN.get(subject.mode or "")
     if own is None and subject.oracle is None:
         return None

@@ -17,8 +17,10 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 class Fsdp2Session:
-    """A new model for every step, sharded over all ranks; its gradient, which the backward of the
-    last micro-batch, or of each, reduces and shards, is gathered afterwards.
+    """A new model for every step, sharded over all ranks.
+
+    Its gradient, which the backward of the last micro-batch, or of each, reduces and shards, is
+    gathered afterwards.
     """
 
     def __init__(

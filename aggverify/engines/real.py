@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealEngine(Usual):
-    """A library's own engine. Its update is the formula's as long as the reducer is one that every
-    trainer can use: what depends on hooks, on graphs and on who takes part shows here only.
+    """A library's own engine.
+
+    Its update is the formula's as long as the reducer is one that every trainer can use: what
+    depends on hooks, on graphs and on who takes part shows here only.
     """
 
     name: str

@@ -128,8 +128,9 @@ class EngineSpec(Protocol):
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
-        """Features of layouts that its trainers never have, each with the reason; "zigzag" for
-        losses that stay sliced over context-parallel ranks.
+        """Features of layouts that its trainers never have, each with the reason.
+
+        "zigzag" for losses that stay sliced over context-parallel ranks.
         """
 
     @property
@@ -157,7 +158,10 @@ class EngineSpec(Protocol):
         """
 
     def session(self, device: torch.device) -> EngineSession:
-        """The engine on one rank of a world, for all its steps. Imports what it needs here."""
+        """Return the engine on one rank of a world, for all its steps.
+
+        Imports what it needs here.
+        """
 
 
 class EngineSession(Protocol):
@@ -212,7 +216,7 @@ class LocalStep(Protocol):
         """
 
     def gradient(self, parameter: Tensor) -> Tensor:
-        """What backward left in the parameter; raises where no loss depended on it."""
+        """Return what backward left in the parameter; raises where no loss depended on it."""
 
     @property
     def dtype(self) -> torch.dtype:

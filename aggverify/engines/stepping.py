@@ -30,8 +30,9 @@ class Stepping:
 
 @contextmanager
 def watched(note: Callable[[Optimizer], None], times: float) -> Iterator[Stepping]:
-    """``note`` is called with an optimizer that has stepped; scalers begin with ``times`` their
-    scale, which changes no update that is right.
+    """``note`` is called with an optimizer that has stepped.
+
+    Scalers begin with ``times`` their scale, which changes no update that is right.
     """
     seen = Stepping()
 

@@ -41,7 +41,7 @@ class TrainStepEngine(Usual):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """A step's loss is not seen; these are the shares that its gradient gives."""
+        """Return a step's loss is not seen; these are the shares that its gradient gives."""
         return sum(losses, Fraction(0))
 
     def session(self, device: torch.device) -> EngineSession:

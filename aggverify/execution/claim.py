@@ -27,8 +27,9 @@ SCHEMA: Literal[1] = 1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Everything that determines what is run; the ranks, stored cases, verdicts and replay all read
-    it.
+    """Everything that determines what is run.
+
+    The ranks, stored cases, verdicts and replay all read it.
 
     ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, an objective, NONLINEAR,
     or None where the reducer implements no known one.
@@ -104,20 +105,22 @@ class Claim:
     @staticmethod
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
+
         Data of before there were others is of the usual backend.
         """
         return codec.read(_StoredClaim, data, "the claim").claim()
 
 
 def is_nonlinear(name: str | None) -> bool:
-    """Whether it stands for an objective that is not linear in its inputs, a known one or not;
-    raises OracleError for a known one that cannot be formed.
+    """Whether it stands for an objective that is not linear in its inputs, a known one or not.
+
+    Raises OracleError for a known one that cannot be formed.
     """
     return name is not None and (name == NONLINEAR or objective(name) is not None)
 
 
 def readings(policy: Policy) -> dict[str, Any]:
-    """The policy's readings other than the default, by question."""
+    """Return the policy's readings other than the default, by question."""
     values = {f.name: getattr(policy, f.name) for f in fields(Policy)}
     return {q: r for q, r in values.items() if r != getattr(DEFAULT_POLICY, q)}
 
@@ -158,7 +161,7 @@ class _StoredClaim(Part, frozen=True):
     backend: str = GLOO.name
 
     def claim(self) -> Claim:
-        """The claim, every name in it checked; raises InputError."""
+        """Return the claim, every name in it checked; raises InputError."""
         if self.divisor is not None:
             check_divisor(self.divisor)
         if self.against is not None and self.against.get("against") is not None:
@@ -186,13 +189,13 @@ class _StoredClaim(Part, frozen=True):
 
 
 def called_as(how: Convention) -> dict[str, Any]:
-    """The fields that stand for a convention."""
+    """Return the fields that stand for a convention."""
     own = is_path(how.name)
     return {"convention": ADAPTED if own else how.name, "adapter": how.name if own else None}
 
 
 def _called(name: str, adapter: str | None) -> dict[str, str | None]:
-    """The same, of what is stored."""
+    """Return the same, of what is stored."""
     if is_path(name):
         raise InputError(f"convention must be a name, got {name!r:.200}")
     if adapter is not None and not is_path(adapter):

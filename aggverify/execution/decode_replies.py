@@ -39,7 +39,7 @@ def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | F
 
 
 def _check(wanted: RunSpec, answer: Answer, blob: bytes, *, first: bool) -> None:
-    """Raises ValueError unless all is there, and as much as there must be."""
+    """Raise ValueError unless all is there, and as much as there must be."""
     if wanted.misuse or wanted.show or wanted.record:
         return
     expected = wanted.case.layout.num_microbatches * max(len(wanted.virtual), 1)

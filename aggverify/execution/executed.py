@@ -85,12 +85,15 @@ class Execution:
         return tuple(tuple(map(read, notes)) for notes in self.notes)
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
-        """What the engine makes of one number per rank and micro-batch; None if not finite."""
+        """Return what the engine makes of one number per rank and micro-batch.
+
+        None if not finite.
+        """
         return _scalar(subject, self.case, losses, self.counts)
 
 
 def executed(subject: Subject, wanted: RunSpec, outcome: Outcome) -> Execution:
-    """What came of a run spec."""
+    """Return what came of a run spec."""
     case = wanted.case
     if isinstance(outcome, Fault):
         return Execution(case, failure=outcome)

@@ -143,7 +143,7 @@ class Executor:
         self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
-        """The largest world up to ``wanted`` that there is room for, and why no larger one.
+        """Return the largest world up to ``wanted`` that there is room for, and why no larger one.
 
         Raises NotJudged where there is none.
         """
@@ -160,8 +160,9 @@ class Executor:
         raise NotJudged(f"ranks cannot be run here: {why}")
 
     def in_less_room(self, subject: Subject) -> Subject | None:
-        """The subject in no worlds as large as the one that has failed for want of room; None where
-        none has. Raises NotJudged where a rank by itself has.
+        """Return the subject in no worlds as large as the one that has failed for want of room.
+
+        None where none has. Raises NotJudged where a rank by itself has.
         """
         failed = [size for size in self._unfit if size <= subject.max_world]
         if not failed:
@@ -231,7 +232,7 @@ class Executor:
         return self._ranks(where).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
-        """The virtual ranks each in a process that has run nothing, and their sum."""
+        """Return the virtual ranks each in a process that has run nothing, and their sum."""
         alone = [replace(wanted, virtual=(rank,), fresh=True) for rank in wanted.virtual]
         parts = self._send(subject, alone).executions()
         failed = next((part for part in parts if part.weights is None), None)

@@ -75,8 +75,9 @@ USUAL = RankKind()
 
 
 def cpu_seconds(tokens: int, calls: int, asked: float | None, slowest: float) -> float | None:
-    """The processor time of a case of so many tokens, and calls on a rank; None for the pool's
-    usual. ``slowest``: seconds of the slowest call that came to its end.
+    """Return the processor time of a case of so many tokens, and calls on a rank.
+
+    None for the pool's usual. ``slowest``: seconds of the slowest call that came to its end.
     """
     own = TIMES_ITS_OWN * slowest * calls
     if own > CPU_SECONDS_AFTER:

@@ -447,10 +447,10 @@ BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
 
 
 def default(key: str) -> Any:
-    """The value where none is given."""
+    """Return the value where none is given."""
     return BY_KEY[key].default
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A text or a list of texts as a tuple."""
+    """Return a text or a list of texts as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)

@@ -42,7 +42,10 @@ def interruptible(turn: Callable[[], None]) -> Iterator[None]:
 
 
 def loaded_oracle(path: str) -> CustomOracle:
-    """The oracle of a file, which runs in a child; raises OracleError as ``custom.load`` does."""
+    """Return the oracle of a file, which runs in a child.
+
+    Raises OracleError as ``custom.load`` does.
+    """
     child = _Child(path)
     child.receive()
     return CustomOracle(Path(path).name, child, path)
@@ -76,7 +79,7 @@ class _Child:
         return [Fraction(text) for text in self.receive()["weights"]]
 
     def receive(self) -> dict[str, Any]:
-        """The next answer; raises OracleError where it is an error, or there is none."""
+        """Return the next answer; raises OracleError where it is an error, or there is none."""
         ends = time.monotonic() + ANSWER_SECONDS
         while not select.select([self._socket], [], [], _TURN)[0]:
             try:

@@ -34,8 +34,10 @@ def _loading(failure: Fault) -> bool:
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """What a candidate was given so far; ``seconds``: processor time for each case from now on,
-    None while there is no reason for more than usual.
+    """What a candidate was given so far.
+
+    ``seconds``: processor time for each case from now on, None while there is no reason for more
+    than usual.
     """
 
     seconds: float | None = None

@@ -79,5 +79,5 @@ class RunSpec:
 
 
 def as_run_spec(wanted: Case | RunSpec) -> RunSpec:
-    """A case or a run spec as a run spec."""
+    """Return a case or a run spec as a run spec."""
     return wanted if isinstance(wanted, RunSpec) else RunSpec(wanted)

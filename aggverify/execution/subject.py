@@ -116,7 +116,10 @@ class Subject:
 
     @staticmethod
     def of(claim: Claim) -> Subject:
-        """The claim resolved; raises InputError for unknown names, OracleError for a bad oracle."""
+        """Return the claim resolved.
+
+        Raises InputError for unknown names, OracleError for a bad oracle.
+        """
         return Subject(
             claim,
             convention(claim.called),
@@ -144,15 +147,15 @@ class Subject:
         return moved.compared_with(path.under(name))
 
     def compared_with(self, other: Subject) -> Subject:
-        """The same subject with another path to agree with."""
+        """Return the same subject with another path to agree with."""
         return replace(self, claim=replace(self.claim, against=other.claim), against=other)
 
     def knowing(self, **changes: Any) -> Subject:
-        """The same subject with more found out."""
+        """Return the same subject with more found out."""
         return replace(self, found=structs.replace(self.found, **changes))
 
     def noting(self, *notes: str) -> Subject:
-        """The same subject with further notes for its verdict."""
+        """Return the same subject with further notes for its verdict."""
         return self.knowing(notes=(*self.found.notes, *notes))
 
     @property
@@ -293,7 +296,7 @@ class Subject:
         )
 
     def most(self, feature: str) -> int | None:
-        """The largest size of a feature that it does not refuse; None for any."""
+        """Return the largest size of a feature that it does not refuse; None for any."""
         return next((r.beyond for r in self.refused if r.feature == feature), None)
 
     @property
@@ -310,8 +313,9 @@ class Subject:
 
     @property
     def not_claimed(self) -> dict[str, str]:
-        """Features that are not tested, each with the reason, in order; of an engine whose trainers
-        slice nothing, "zigzag" too.
+        """Features that are not tested, each with the reason, in order.
+
+        Of an engine whose trainers slice nothing, "zigzag" too.
         """
         unseen = {**self.convention.not_claimed, **dict(self.found.untold)}
         unseen = {f: why for f, why in unseen.items() if f not in self.claimed}

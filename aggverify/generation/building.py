@@ -53,7 +53,7 @@ def rest_size(units: int, most: int, space: Space) -> int:
 def build(
     size: Size, records: Sequence[bytes], rest: bytes, space: Space, most: int
 ) -> tuple[Case, ...]:
-    """A case of this size out of its units, and others of its step under other layouts.
+    """Return a case of this size out of its units, and others of its step under other layouts.
 
     ``most``: different cases at most; there is one only where the step follows the layout.
     """
@@ -95,7 +95,7 @@ def _row(i: int, n: int) -> int:
 
 
 def build_step(records: Sequence[bytes], space: Space) -> Drawn:
-    """The step whose units these are."""
+    """Return the step whose units these are."""
     whole = space.whole_units or space.group_size is not None
     samples: list[Sample] = []
     sizes: list[int] = []
@@ -167,7 +167,7 @@ def _sample(source: ChoiceSource, rollout: int, group: int, space: Space) -> Sam
 
 
 def _holed(source: ChoiceSource, space: Space) -> bytes:
-    """The mask of a response of one of the lengths, one block of it masked or nothing."""
+    """Return the mask of a response of one of the lengths, one block of it masked or nothing."""
     mask = bytearray(b"\1" * source.pick(space.lengths))
     if source.flag():
         begin, width = (source.take(1)[0] * len(mask) >> 8 for _ in range(2))
@@ -176,7 +176,7 @@ def _holed(source: ChoiceSource, space: Space) -> bytes:
 
 
 def _bits(mask: int, length: int) -> bytes:
-    """The lowest bit first: a shorter response keeps its first tokens' ones."""
+    """Return the lowest bit first: a shorter response keeps its first tokens' ones."""
     return f"{mask:0{length}b}"[::-1].encode().translate(_BITS)
 
 

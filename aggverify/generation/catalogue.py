@@ -67,7 +67,7 @@ Row = tuple[int, int, int, CpKind, str]
 
 
 def _pairwise(max_world: int, kinds: tuple[CpKind, ...]) -> Iterator[Row]:
-    """A greedy covering array: every pair of values that can occur together does."""
+    """Yield a greedy covering array: every pair of values that can occur together does."""
     rows: list[Row] = [
         (d, c, k, kind, dtype)
         for d, c, k, kind, dtype in product(
@@ -87,7 +87,7 @@ def _pairs(row: Row) -> set[object]:
 
 
 def grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) -> Case:
-    """A ragged step, the same for a seed, with that layout."""
+    """Return a ragged step, the same for a seed, with that layout."""
     rng = random.Random(seed)
     count = dp * k + rng.randrange(1, 4)
     cells: list[list[int]] = [[] for _ in range(dp * k)]

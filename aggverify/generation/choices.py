@@ -19,7 +19,7 @@ class ChoiceSource:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self._at = self._at, self._at + count
         return self._data[start : self._at].ljust(count, b"\0")
 

@@ -30,8 +30,9 @@ SIDES: Sequence[Side] = (lambda c: c + 1, lambda c: c, lambda c: 2 * c, lambda c
 def around(
     space: Space, constants: Sequence[float], dtypes: Sequence[str] = ()
 ) -> Iterator[Case | None]:
-    """Cases on all sides of the constants of a reducer's code, whatever they may be compared with;
-    the first of them also in the dtypes that the code names.
+    """Cases on all sides of the constants of a reducer's code, whatever they may be compared with.
+
+    The first of them also in the dtypes that the code names.
 
     Of each constant every quantity has its first side before any has its second one: so each has
     its share where not all cases are run.
@@ -98,7 +99,7 @@ def _shard(build: Builder, size: int) -> Case | None:
 
 
 def _unmasked(build: Builder, size: int) -> Case | None:
-    """A response without a hole."""
+    """Return a response without a hole."""
     return build.case((b"\1" * size, b"\1\1\1")) if size <= LONGEST_SPREAD else None
 
 
@@ -250,7 +251,7 @@ def _dense(build: Builder, part: float) -> Iterator[Case | None]:
 
 
 def _small_losses(build: Builder, part: float) -> Iterator[Case | None]:
-    """A little more than it and less, and twice it, in numbers that sums of are exact."""
+    """Yield a little more than it and less, and twice it, in numbers that sums of are exact."""
     near = round(part * 1024)
     for size in dict.fromkeys((near + 1, near, 2 * near, near - 1)):
         yield _largest_loss(build, size / 1024)
@@ -276,7 +277,7 @@ def shaped(
     most: Mapping[str, int],
     dtypes: Sequence[str] = (),
 ) -> tuple[Case, ...]:
-    """The cases of a space, of each shape so many at most; the most usual mistakes first."""
+    """Return the cases of a space, of each shape so many at most; the most usual mistakes first."""
     families = {CONSTANTS: around(space, constants, dtypes)}
     families |= {name: family(space) for name, family in FAMILIES.items()}
     chosen = (

@@ -41,14 +41,15 @@ def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Sp
 
 
 def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """A rank's samples, dealt to its micro-batches one by one."""
+    """Return a rank's samples, dealt to its micro-batches one by one."""
     every = tuple(chain.from_iterable(cells))
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
 
 def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
-    """Samples, ids, micro-batches and ranks in another order; rows dealt in order stay whole prompt
-    groups.
+    """Samples, ids, micro-batches and ranks in another order.
+
+    Rows dealt in order stay whole prompt groups.
     """
     names = source.order(step.num_groups), source.order(step.num_rollouts)
     if space.uniform or space.group_size is not None:

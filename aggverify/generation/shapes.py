@@ -39,7 +39,7 @@ NAMINGS: Mapping[str, Ids] = {
 
 
 def named(step: Step, ids: Ids) -> Step:
-    """The step with its rollouts and prompt groups called so."""
+    """Return the step with its rollouts and prompt groups called so."""
     groups, rollouts = step.num_groups, step.num_rollouts
     return renamed(
         step, [ids(i, groups) for i in range(groups)], [ids(i, rollouts) for i in range(rollouts)]
@@ -47,7 +47,10 @@ def named(step: Step, ids: Ids) -> Step:
 
 
 def holed(length: int) -> bytes:
-    """A mask with its first token and a block in the middle masked; of two or fewer, none."""
+    """Return a mask with its first token and a block in the middle masked.
+
+    Of two or fewer, none.
+    """
     mask = bytearray(b"\1" * length)
     if length > 2:
         mask[0] = 0
@@ -219,8 +222,9 @@ def ids(space: Space) -> Iterator[Case | None]:
 
 
 def degenerate(space: Space) -> Iterator[Case | None]:
-    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many; many
-    turns; long ones that are nearly equal.
+    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many.
+
+    Many turns; long ones that are nearly equal.
     """
     build, sizes = Builder(space).case, ((1, 1, 1), *_SPREADS[:3])
     for count, length in ((8, 4), (2, 16), (6, 1)):
@@ -245,6 +249,7 @@ _MANY_SAMPLES = tuple(Sample(1, b"\1", i, i // 2) for i in range(640))
 @cache
 def sum_of_many(*, samples: bool = False) -> Case:
     """More tokens, or samples of a micro-batch, than bfloat16 adds up one by one; every loss is 1.
+
     Not of float16, in which a right sum may be too large or a right weight too small.
     """
     members = _MANY_SAMPLES if samples else _MANY_TOKENS

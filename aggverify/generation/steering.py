@@ -67,7 +67,10 @@ def _again(space: Space, case: Case, missing: Sequence[str]) -> Iterator[Case]:
 
 
 def of_kind(space: Space, case: Case, kind: str) -> Case | None:
-    """The case changed as little as makes it of that kind; None where that is not possible."""
+    """Return the case changed as little as makes it of that kind.
+
+    None where that is not possible.
+    """
     if any(sample.original_mask is not None for sample in case.step.samples):
         return None
     made = _MADE[kind](space, case)
@@ -79,7 +82,7 @@ def _on_one_rank(space: Space, case: Case) -> Case:
 
 
 def _twice(case: Case) -> tuple[Step, tuple[tuple[tuple[int, ...], ...], ...]]:
-    """The step with a copy of all its samples, and the cells of the copy."""
+    """Return the step with a copy of all its samples, and the cells of the copy."""
     samples, cells = case.step.samples, case.layout.micro_batches
     rollouts, groups = 1 + max(s.rollout for s in samples), 1 + max(s.group for s in samples)
     more = [replace(s, rollout=s.rollout + rollouts, group=s.group + groups) for s in samples]
@@ -128,7 +131,7 @@ def _fully_masked(space: Space, case: Case) -> Case | None:
 
 
 def _fan_out(space: Space, case: Case) -> Case | None:
-    """The second rollout of a prompt becomes another sample of its first."""
+    """Return the second rollout of a prompt becomes another sample of its first."""
     first: dict[int, int] = {}
     for n, sample in enumerate(case.step.samples):
         if first.setdefault(sample.group, sample.rollout) != sample.rollout:

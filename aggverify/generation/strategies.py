@@ -50,16 +50,18 @@ def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[byte
 
 @lru_cache(maxsize=64)
 def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
-    """Steps of 1 to 6 samples (or whole prompt groups, where the space has them); prompts of at
-    least one token; smallest: one sample of one token.
+    """Steps of 1 to 6 samples (or whole prompt groups, where the space has them).
+
+    Prompts of at least one token; smallest: one sample of one token.
     """
     return _records(space, 1, MOST_SAMPLES).map(lambda records: build_step(records, space).step)
 
 
 @lru_cache(maxsize=64)
 def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
-    """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so;
-    smallest: one rank, one micro-batch.
+    """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so.
+
+    Smallest: one rank, one micro-batch.
     """
     return st.composite(_layout)(step, space)
 
@@ -75,8 +77,9 @@ def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
 
 @lru_cache(maxsize=64)
 def cases(space: Space = SEVERAL) -> st.SearchStrategy[Case]:
-    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out;
-    smallest: one token on the smallest layout.
+    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out.
+
+    Smallest: one token on the smallest layout.
     """
     return st.composite(_case)(space)
 

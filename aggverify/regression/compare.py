@@ -32,7 +32,10 @@ def compare(
     strict: bool = False,
     names: tuple[str, str] = ("base", "head"),
 ) -> Comparison:
-    """What becomes worse from base to head, the worst first. ``strict``: a new hazard counts."""
+    """Return what becomes worse from base to head, the worst first.
+
+    ``strict``: a new hazard counts.
+    """
     found = [*_errors(base, names[0]), *_errors(head, names[1]), *_cut(base, names[0])]
     found += _subjects(base, head)
     found.sort(key=lambda change: KINDS.index(change.kind))
@@ -66,7 +69,7 @@ _OF_VERDICTS: Mapping[str, Callable[[Verdict], str]] = {
 
 
 def _banner(base: Document, head: Document) -> Iterator[str]:
-    """What may be why results differ though the reducer does not."""
+    """Yield what may be why results differ though the reducer does not."""
     pairs = [("aggverify", base.aggverify, head.aggverify)]
     for field in fields(Environment):
         name = field.name
@@ -81,7 +84,7 @@ def _banner(base: Document, head: Document) -> Iterator[str]:
 
 
 def _errors(document: Document, name: str) -> Iterator[Change]:
-    """What keeps a document from being compared as a whole."""
+    """Yield what keeps a document from being compared as a whole."""
 
     def error(what: str, why: str) -> Change:
         return Change(Kind.ERROR, None, what, "", "", what, why, None, ())
@@ -109,7 +112,10 @@ def _explained(document: Document) -> bool:
 
 
 def _cut(base: Document, name: str) -> Iterator[Change]:
-    """A base that had no time for all cases hides what the head has lost; a head's is a loss."""
+    """Yield a base that had no time for all cases hides what the head has lost.
+
+    A head's is a loss.
+    """
     checks = ", ".join(dict.fromkeys(cut.check for v in base.verdicts for cut in v.cuts))
     if checks:
         what, why = f"the {name} was cut by the clock", f"not all cases were run of {checks}"
@@ -117,7 +123,7 @@ def _cut(base: Document, name: str) -> Iterator[Change]:
 
 
 def _question(verdict: Verdict) -> Iterator[Change]:
-    """What has to be declared before the head can be judged."""
+    """Yield what has to be declared before the head can be judged."""
     words = view_model.assumption(verdict)
     if verdict.engine_in_question and not verdict.fails and words:
         yield Change(
@@ -155,8 +161,9 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
 
 
 def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:
-    """What is accepted no longer, still fails, and was found by nothing but its own case; entries
-    of the baseline that the head puts out of date.
+    """Yield what is accepted no longer, still fails, and was found by nothing but its own case.
+
+    Entries of the baseline that the head puts out of date.
     """
     found = {finding.identity for finding in verdict.findings}
     known = {one.what for one in base.stale}

@@ -32,7 +32,7 @@ def lost(base: Verdict, head: Verdict, *, fails: bool) -> Iterator[Change]:
 
 
 def gone(base: Verdict) -> Change:
-    """A subject that the head does not have at all."""
+    """Return a subject that the head does not have at all."""
     about = base.about
     what = f"mode {about.mode} under engine {about.engine}"
     sentence = f"no longer verifies {about.target} as {what}"
@@ -107,7 +107,7 @@ def _claims(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """What decides what is right, and is something else now: no option has chosen either."""
+    """Yield what decides what is right, and is something else now: no option has chosen either."""
     now = {policy.question: policy.reading for policy in head.policy}
     for before in base.policy:
         answer = now.get(before.question, "not asked")
@@ -138,7 +138,7 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _texts(claim: object, field: str) -> list[str]:
-    """A list of a stored claim, whose own reader is the ranks'."""
+    """Return a list of a stored claim, whose own reader is the ranks'."""
     found = claim.get(field) if isinstance(claim, dict) else None
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
@@ -148,7 +148,7 @@ def _text(value: object) -> str:
 
 
 def _asked(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """A plan that asks for less."""
+    """Yield a plan that asks for less."""
     was, now = base.asked, head.asked
     for what, before, after in (
         ("drawn cases per check", was.examples, now.examples),
@@ -166,7 +166,7 @@ def _asked(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _waivers(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """What is accepted now, or for longer."""
+    """Yield what is accepted now, or for longer."""
     known = {waiver.identity or waiver.what: waiver for waiver in base.waivers}
     for waiver in head.waivers:
         what, before = f"waiver {waiver.what}", known.get(waiver.identity or waiver.what)

@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 28
 
 
 def loaded(path: Path) -> Document:
-    """The document, or all below a folder as one; raises InputError."""
+    """Return the document, or all below a folder as one; raises InputError."""
     if not path.is_dir():
         return load(path)
     found = [load(file) for file in sorted(path.rglob("*.json")) if _is_one(file)]

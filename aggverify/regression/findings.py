@@ -21,8 +21,9 @@ AGAIN = (Again.FAILS, Again.HAZARD)
 
 
 def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) -> Iterator[Change]:
-    """One change a cause. ``on_base``: cases of the head that were run on the base's reducer, and
-    the other way round.
+    """One change a cause.
+
+    ``on_base``: cases of the head that were run on the base's reducer, and the other way round.
     """
     same, other, fixed, new = _matched(base.findings, head.findings)
     found: list[tuple[Change, Finding]] = []
@@ -38,7 +39,7 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
 
 
 def first_seen(head: Verdict) -> Iterator[Change]:
-    """The findings of a subject that the base has nothing of."""
+    """Return the findings of a subject that the base has nothing of."""
     made = [(_change(_new(f), head, f, "not verified", _word(f)), f) for f in head.findings]
     return _one_a_cause(made)
 
@@ -46,8 +47,9 @@ def first_seen(head: Verdict) -> Iterator[Change]:
 def _matched(
     base: Sequence[Finding], head: Sequence[Finding]
 ) -> tuple[list[Pair], list[Pair], list[Finding], list[Finding]]:
-    """The same findings; those of one code with other dimensions or another factor; the rest of
-    either side.
+    """Return the same findings; those of one code with other dimensions or another factor.
+
+    The rest of either side.
     """
     same, base, head = _paired(base, head, lambda f: f.identity)
     # Of several with one code those of one check belong together.
@@ -71,7 +73,7 @@ def _paired(
 
 
 def _replay(finding: Finding, replays: Replays) -> Replay | None:
-    """The other side's replay of its case."""
+    """Return the other side's replay of its case."""
     mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
     return next(mine, None)
 
@@ -116,7 +118,7 @@ def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
 
 
 def _about(finding: Finding) -> str:
-    """What distinguishes two findings of one code."""
+    """Return what distinguishes two findings of one code."""
     matters = ", ".join(finding.identity.dimensions)
     factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
     depends = f"depends on {matters}" if matters else ""
@@ -171,7 +173,7 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
 
 
 def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str) -> Change:
-    """A difference that may be the search's."""
+    """Return a difference that may be the search's."""
     mine, other = ("head", "base") if which == "new" else ("base", "head")
     why = f"not replayed on the {other}"
     how = f"check the {other} with --replay-from the {mine}'s document"

@@ -19,13 +19,13 @@ FORMATS: Mapping[str, str] = {
 
 
 def one(name: str) -> str:
-    """The module of that format; raises InputError with the nearest one."""
+    """Return the module of that format; raises InputError with the nearest one."""
     if name not in FORMATS:
         raise unknown("format of a comparison", name, FORMATS)
     return FORMATS[name]
 
 
 def rendered(comparison: Comparison, name: str) -> str:
-    """The comparison in that format; raises InputError for none."""
+    """Return the comparison in that format; raises InputError for none."""
     text: str = import_module(one(name)).render(comparison)
     return text

@@ -37,7 +37,7 @@ class Tree:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
     def _here(self, path: Path) -> Path:
-        """A folder of the person's checkout as it is in this tree."""
+        """Return a folder of the person's checkout as it is in this tree."""
         top = repository()
         inside = path.resolve()
         return self.root / inside.relative_to(top) if inside.is_relative_to(top) else path
@@ -72,7 +72,7 @@ def _is_folder(revision: str) -> bool:
 
 
 def git(*arguments: str, at: Path | None = None) -> str:
-    """The output of a git command; raises InputError with its message."""
+    """Return the output of a git command; raises InputError with its message."""
     # No hook of the repository runs, and nothing is asked.
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
@@ -88,7 +88,10 @@ def git(*arguments: str, at: Path | None = None) -> str:
 
 
 def repository() -> Path:
-    """The root of the checkout that the person stands in; raises InputError where there is none."""
+    """Return the root of the checkout that the person stands in.
+
+    Raises InputError where there is none.
+    """
     return Path(git("rev-parse", "--show-toplevel")).resolve()
 
 

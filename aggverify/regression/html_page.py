@@ -18,7 +18,7 @@ _SIGNS = re.compile(r"(?<=[/_.:])")
 
 
 def render(comparison: Comparison) -> str:
-    """The page; every text goes through the template's escaping."""
+    """Return the page; every text goes through the template's escaping."""
     safe = harmless(comparison)
     return _template().render(
         comparison=safe,
@@ -52,8 +52,9 @@ Side = tuple[str, str, list[tuple[str, list[Cell]]]]
 
 
 def _heat(change: Change, comparison: Comparison) -> list[Side]:
-    """What both sides give every token of the case: their names, a description, and the map; one of
-    them where the other has no weights.
+    """Return what both sides give every token of the case: their names, a description, and the map.
+
+    One of them where the other has no weights.
     """
     found = change.finding
     if found is None:

@@ -19,9 +19,10 @@ WIDER = 2
 
 
 def _busier(base: Verdict, head: Verdict) -> bool:
-    """Whether the base has more findings. Steps are counted with those that make a counterexample
-    smaller and name its cause: where there are more of them, only what nothing is run on any more
-    is reported.
+    """Whether the base has more findings.
+
+    Steps are counted with those that make a counterexample smaller and name its cause: where there
+    are more of them, only what nothing is run on any more is reported.
     """
     return len(base.findings) > len(head.findings)
 
@@ -120,7 +121,7 @@ def _left(places: list[_LinePlace], kind: str, how: Kind) -> Iterator[Lost]:
 
 
 def _reached(covered: Covered) -> dict[_LinePlace, set[str]]:
-    """The kinds of step on which each was reached, wherever it stands now."""
+    """Return the kinds of step on which each was reached, wherever it stands now."""
     found: dict[_LinePlace, set[str]] = {}
     texts: dict[tuple[str, int], str] = {}
     for of in covered.functions:

@@ -13,7 +13,7 @@ MAX_ROWS = 25
 
 
 def render(comparison: Comparison) -> str:
-    """The comment; what does not fit is left out whole, and counted."""
+    """Return the comment; what does not fit is left out whole, and counted."""
     safe = harmless(comparison)
     loud, quiet = view_model.loud(safe), view_model.quiet(safe)
     sign = "❌" if safe.exit else "✅"

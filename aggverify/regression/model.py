@@ -34,7 +34,7 @@ class Kind(StrEnum):
     UNCHANGED = "unchanged"
 
     def exit(self, *, strict: bool) -> int:
-        """The exit code of a comparison in which this is the worst."""
+        """Return the exit code of a comparison in which this is the worst."""
         if self is Kind.COVERAGE_LOST or self in FAILURES or (strict and self is Kind.NEW_HAZARD):
             return FINDINGS
         return NO_JUDGEMENT if self is Kind.ERROR else CONFORMS
@@ -97,17 +97,17 @@ class Comparison(Part, frozen=True):
     changes: tuple[Change, ...]
 
     def of(self, *kinds: Kind) -> list[Change]:
-        """The changes of these kinds."""
+        """Return the changes of these kinds."""
         return [change for change in self.changes if change.kind in kinds]
 
 
 def harmless(comparison: Comparison) -> Comparison:
-    """The same with every text escaped and, where one is due, on one line."""
+    """Return the same with every text escaped and, where one is due, on one line."""
     return codec.sanitize(comparison)
 
 
 def render(comparison: Comparison) -> str:
-    """The comparison as JSON."""
+    """Return the comparison as JSON."""
     return json_text(codec.plain(comparison), indent=1) + "\n"
 
 

@@ -43,8 +43,10 @@ def compared(
     progress: Progress,
     documents: Path | None = None,
 ) -> Comparison:
-    """The comparison of two revisions; cases are stored below ``keep``, both sides' documents in
-    the folder ``documents``. ``progress``: called with each step.
+    """Return the comparison of two revisions.
+
+    Cases are stored below ``keep``, both sides' documents in the folder ``documents``.
+    ``progress``: called with each step.
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """

@@ -11,7 +11,10 @@ WIDTH = 80
 
 
 def render(comparison: Comparison) -> str:
-    """What a reviewer has to look at, each with its command; the rest a line each; the headline."""
+    """Return what a reviewer has to look at, each with its command; the rest a line each.
+
+    The headline.
+    """
     safe = harmless(comparison)
     loud, quiet = view_model.loud(safe), view_model.quiet(safe)
     lines = [f" {safe.base.name} → {safe.head.name} ".center(WIDTH, "─")]

@@ -25,7 +25,7 @@ MAX_CELL = 100
 
 
 def headline(comparison: Comparison) -> str:
-    """The consequence in words: what happens to a training run, and to what is verified."""
+    """Return the consequence in words: what happens to a training run, and to what is verified."""
     failures = comparison.of(Kind.NEW_FAILURE, Kind.CHANGED_FAILURE)
     losses = comparison.of(Kind.COVERAGE_LOST)
     expired = comparison.of(Kind.EXPIRED)
@@ -81,7 +81,7 @@ def loud(comparison: Comparison) -> list[Change]:
 
 
 def quiet(comparison: Comparison) -> list[Change]:
-    """The rest."""
+    """Return the rest."""
     return comparison.of(*QUIET)
 
 
@@ -91,7 +91,7 @@ def is_bad(change: Change, comparison: Comparison) -> bool:
 
 
 def where(change: Change) -> str:
-    """The reducer and its mode."""
+    """Return the reducer and its mode."""
     return f"{change.about.target} · {change.about.mode}" if change.about else ""
 
 
@@ -102,7 +102,7 @@ def tally(changes: Sequence[Change]) -> str:
 
 
 def change_sentence(change: Change) -> str:
-    """What it means for a merge, as a sentence."""
+    """Return what it means for a merge, as a sentence."""
     sentence = change.sentence
     if change.kind is Kind.ERROR:
         return f"{sentence[:1].upper()}{sentence[1:]}."
@@ -111,7 +111,7 @@ def change_sentence(change: Change) -> str:
 
 
 def details(change: Change) -> list[str]:
-    """What was seen on which step, where it is about a finding; then further lines."""
+    """Return what was seen on which step, where it is about a finding; then further lines."""
     lines = [view_model.shortened(line) for line in change.more.split("\n") if line]
     if change.finding is None:
         return lines
@@ -119,7 +119,7 @@ def details(change: Change) -> list[str]:
 
 
 def explanation(change: Change) -> list[tuple[str, str]]:
-    """What is computed instead, how to mend it; the other findings of its cause."""
+    """Return what is computed instead, how to mend it; the other findings of its cause."""
     if change.finding is None:
         return []
     found = view_model.explanation(change.finding)

@@ -92,7 +92,7 @@ class Baseline(Part, frozen=True):
 
 
 def load(path: Path, *, missing: bool = False) -> Baseline:
-    """The baseline in the file; ``missing``: an empty one where there is no file.
+    """Return the baseline in the file; ``missing``: an empty one where there is no file.
 
     Raises InputError for any other file.
     """
@@ -111,8 +111,9 @@ def standing(
     today: date,
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
-    """How every entry stands whose case was run again; others are about other reducers. ``found``:
-    ids of what this very run has come upon.
+    """How every entry stands whose case was run again; others are about other reducers.
+
+    ``found``: ids of what this very run has come upon.
     """
     done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:

@@ -34,8 +34,9 @@ from aggverify.world import GLOO, backend
 def document(
     verdicts: Sequence[RunVerdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
-    """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
-    what became of findings of other documents.
+    """All verdicts of one command; ``where``: the directory in which cases are stored.
+
+    ``reruns``: what became of findings of other documents.
     """
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
@@ -55,19 +56,23 @@ def document(
 
 
 def known_findings(document: model.Document) -> Iterator[KnownFinding]:
-    """The findings of a document, to be run again; raises InputError for a case that is none."""
+    """Yield the findings of a document, to be run again.
+
+    Raises InputError for a case that is none.
+    """
     for finding in (finding for verdict in document.verdicts for finding in verdict.findings):
         yield KnownFinding(finding.identity, StoredCase.from_json(finding.case))
 
 
 def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
-    """The document with these, instead of what it has of the same cases."""
+    """Return the document with these, instead of what it has of the same cases."""
     every = {replay.id: replay for replay in (*document.replays, *reruns)}
     return replace(document, replays=tuple(every.values()))
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
     """Of the ranks: they have this process's interpreter, and the torch that is installed.
+
     ``carried``: what carries collectives apart from the backend, ``joined`` its name.
     """
     transport = f"{backend(joined).transport} {carried}".rstrip()
@@ -82,7 +87,7 @@ def stopped(
     where: Path = USUAL,
     reruns: Iterable[model.Replay] = (),
 ) -> model.Document:
-    """The document of a command that was ended early: why, and what is known."""
+    """Return the document of a command that was ended early: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
     found = document(verdicts, where, reruns)
     if isinstance(error, KeyboardInterrupt):
@@ -176,7 +181,7 @@ def _layouts(subject: Subject) -> int:
 
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:
-    """The questions that the mode leaves open; all of them where no mode is known."""
+    """Yield the questions that the mode leaves open; all of them where no mode is known."""
     known = subject.objective or (mode(subject.mode) if subject.mode else None)
     asked = known.asks if known is not None and subject.oracle is None else ()
     for question, words in QUESTIONS.items():

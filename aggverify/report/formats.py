@@ -22,7 +22,7 @@ class Format:
     module: str
 
     def render(self, document: Document) -> str:
-        """The text of the file; its module, and what that needs, is imported only now."""
+        """Return the text of the file; its module, and what that needs, is imported only now."""
         text: str = import_module(self.module).render(document)
         return text
 
@@ -41,7 +41,7 @@ FORMATS: Table[Format] = Table("reports", lambda: Format, OWN)
 
 
 def one(name: str) -> Format:
-    """The format of that name; raises InputError with the nearest one."""
+    """Return the format of that name; raises InputError with the nearest one."""
     if name not in FORMATS:
         raise unknown("report format", name, FORMATS)
     return FORMATS[name]

@@ -22,13 +22,13 @@ def counted(n: int, noun: str) -> str:
 
 
 def fraction(value: Fraction) -> str:
-    """A fraction as ``3/8``; one too long to read as a decimal."""
+    """Return a fraction as ``3/8``; one too long to read as a decimal."""
     text = str(value)
     return text if len(text) <= 24 else f"{float(value):.17g}"
 
 
 def number(value: float) -> str:
-    """An observed weight as the simple fraction it rounds, else as a decimal."""
+    """Return an observed weight as the simple fraction it rounds, else as a decimal."""
     if not math.isfinite(value):
         return str(value)
     simple = Fraction(value).limit_denominator(10**6)
@@ -38,7 +38,7 @@ def number(value: float) -> str:
 
 
 def ratio(expected: Fraction, observed: float) -> Fraction | None:
-    """The simplest fraction that the observed weight over the expected one can be."""
+    """Return the simplest fraction that the observed weight over the expected one can be."""
     if not expected or not math.isfinite(observed):
         return None
     exact = Fraction(observed) / expected
@@ -78,7 +78,7 @@ def drawing(step: Step) -> Iterator[str]:
 
 
 def legend(step: Step) -> str:
-    """What the signs of the masks mean; nothing where all is unmasked and on one rank."""
+    """Return what the signs of the masks mean; nothing where all is unmasked and on one rank."""
     shown = step.samples[:MAX_ROWS]
     used = {run.mask for sample in shown for run in sample.runs}
     words = [". masked"] * ("masked" in used)
@@ -94,7 +94,7 @@ def signs(mask: str, tokens: int, most: int = MAX_MASK) -> str:
 
 
 def cp_ranks(step: Step, sample: Sample) -> str:
-    """The context-parallel ranks of its response, in the order of its tokens: ``0|1``."""
+    """Return the context-parallel ranks of its response, in the order of its tokens: ``0|1``."""
     if step.cp_size == 1 or not sample.runs:
         return ""
     ranks = [str(rank) for rank, _ in groupby(sample.runs, key=lambda run: run.cp_rank)]
@@ -103,7 +103,7 @@ def cp_ranks(step: Step, sample: Sample) -> str:
 
 
 def drawn_mask(sample: Sample, most: int = MAX_MASK) -> str:
-    """The mask, a sign a token; the middle of a long one left out."""
+    """Return the mask, a sign a token; the middle of a long one left out."""
     head, shown, last = "", 0, None
     for run in sample.runs:
         head += "|" if last is not None and run.cp_rank != last else ""
@@ -117,7 +117,7 @@ def drawn_mask(sample: Sample, most: int = MAX_MASK) -> str:
 
 
 def _end(sample: Sample, most: int) -> str:
-    """The last signs; nothing where not all runs are listed."""
+    """Return the last signs; nothing where not all runs are listed."""
     if sum(run.tokens for run in sample.runs) < sample.response_length:
         return ""
     text = ""

@@ -47,7 +47,7 @@ class Cell:
 
 
 def render(document: Document) -> str:
-    """The page; every text goes through the template's escaping."""
+    """Return the page; every text goes through the template's escaping."""
     safe = harmless(document)
     names = dict.fromkeys(c.name for v in safe.verdicts for c in v.checks)
     return _template("page.html").render(
@@ -103,8 +103,9 @@ def observed(
     weights: Sequence[Seen] | None,
     token: int | None,
 ) -> str:
-    """A part of a page for one step, as a notebook shows it; ``good``: whether it is as expected,
-    None where nothing is.
+    """Return a part of a page for one step, as a notebook shows it.
+
+    ``good``: whether it is as expected, None where nothing is.
     """
     heat = heat_map(step, weights, token)
     return _template("observed.html").render(title=title, good=good, facts=facts, heat=heat)

@@ -43,7 +43,7 @@ class Others:
         return _waivers(self.baseline, self.today)
 
     def settled(self, made: Document, reruns: Sequence[Replay]) -> Document:
-        """The document with how the baseline stands."""
+        """Return the document with how the baseline stands."""
         if self.baseline is None:
             return made
         return baseline.settled(made, tuple(baseline.standing(self.baseline, reruns, self.today)))

@@ -36,7 +36,7 @@ _SIGNS = {
 
 
 def render(document: Document) -> str:
-    """The report; findings that do not fit are left out whole, and counted."""
+    """Return the report; findings that do not fit are left out whole, and counted."""
     document = harmless(document)
     found = [_finding(verdict, cause) for verdict, cause in view_model.every_cause(document)]
     head = [MARKER, f"### {'✅' if document.exit == 0 else '❌'} {_headline(document)}"]
@@ -132,7 +132,7 @@ def _entity(found: re.Match[str]) -> str:
 
 
 def block(lines: Sequence[str], language: str = "") -> str:
-    """A fenced block whose fence is longer than any inside."""
+    """Return a fenced block whose fence is longer than any inside."""
     body = "\n".join(lines)
     longest = max((len(run) for run in re.findall("`+", body)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -37,7 +37,7 @@ def _what(entry: PlannedCheck) -> str:
 
 
 def layouts(space: Space) -> str:
-    """The largest sizes of a space that there are layouts for."""
+    """Return the largest sizes of a space that there are layouts for."""
     found = sizes(space)
     dp, cp, micro_batches, ranks = (
         max(values) for values in zip(*((d, c, k, d * c) for d, c, k, _ in found), strict=True)

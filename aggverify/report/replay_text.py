@@ -14,7 +14,7 @@ from aggverify.world import evidence
 
 
 def finding(result: Replayed) -> Finding | None:
-    """What it shows now."""
+    """Return what it shows now."""
     return None if result.finding is None else harmless(judged(result.finding, result.subject))
 
 

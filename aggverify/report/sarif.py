@@ -22,7 +22,7 @@ _LEVELS = {"high": "error", "medium": "error", "warning": "warning"}
 
 
 def render(document: Document) -> str:
-    """The log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
+    """Return the log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
     safe = harmless(document)
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     every = view_model.every_cause(safe)
@@ -45,7 +45,7 @@ def render(document: Document) -> str:
 
 
 def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str, Any]:
-    """What a code is; of a person's own, as the document has it."""
+    """Return what a code is; of a person's own, as the document has it."""
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
     known = CODES.get(code)
@@ -94,7 +94,7 @@ def _result(
 
 
 def _locations(verdict: Verdict) -> list[dict[str, Any]]:
-    """The reducer's definition; none where no file of it lies here."""
+    """Return the reducer's definition; none where no file of it lies here."""
     found = place(verdict.target, verdict.function, Path.cwd())
     if found is None:
         return []

@@ -20,7 +20,9 @@ class Place:
 
 
 def place(target: str, function: str, start: Path) -> Place | None:
-    """The definition of a target's function, or the syntax error; line 1 when there is neither.
+    """Return the definition of a target's function, or the syntax error.
+
+    Line 1 when there is neither.
 
     A module is looked for below ``start`` and ``start/src``; None where that finds no file.
     """
@@ -58,7 +60,7 @@ def _lines(tree: ast.Module, name: str) -> list[int]:
 
 
 def _bound(node: ast.AST) -> str | None:
-    """The name that a part of an assignment or an import binds."""
+    """Return the name that a part of an assignment or an import binds."""
     if isinstance(node, ast.alias):
         return node.asname or node.name
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

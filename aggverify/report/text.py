@@ -46,14 +46,14 @@ class Style:
         )
 
     def labelled(self, label: str, text: str, column: int = 15) -> list[str]:
-        """A label and its text."""
+        """Return a label and its text."""
         lead = f"  {label:{column - 2}}"
         lead += " " * lead.endswith(label)
         rest = self.wrapped(" " * len(lead) + text, len(lead))
         return [lead + rest[0][len(lead) :], *rest[1:]]
 
     def command(self, label: str, words: str) -> list[str]:
-        """A command; on several lines it can still be pasted."""
+        """Return a command; on several lines it can still be pasted."""
         lines = replace(self, width=self.width - 2).labelled(label, words)
         return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
@@ -172,7 +172,10 @@ def _result(verdict: Verdict, style: Style, seconds: float | None) -> Iterator[s
 
 
 def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
-    """What was run and what was not; with ``-v`` every check and all that is known of the run."""
+    """Yield what was run and what was not.
+
+    With ``-v`` every check and all that is known of the run.
+    """
     yield from style.wrapped(("" if red else "  ") + view_model.counts(verdict), 4)
     listed = dict.fromkeys(label for label, _ in view_model.inventory(verdict))
     if style.verbose:
@@ -214,7 +217,7 @@ def _unjudged(verdict: Verdict) -> dict[str, list[str]]:
 
 
 def coloured(line: str) -> str | None:
-    """The style of a line that reports how something ended."""
+    """Return the style of a line that reports how something ended."""
     word = line.split("  ", 1)[0]
     if word in ("HAZARD", "WAIVED", "NOT JUDGED", "INCOMPLETE"):
         return "bold yellow"

@@ -47,12 +47,12 @@ def again(known: Iterable[KnownFinding], request: Request, *, pool: Pool) -> tup
 
 
 def _ranks(known: KnownFinding) -> tuple[str, RankKind]:
-    """What has to be the same for the same ranks to do."""
+    """Return what has to be the same for the same ranks to do."""
     return known.stored.whose[0], known.stored.claim.ranks
 
 
 def _named(request: Request, whose: str) -> str:
-    """The request's target with the function that the case was found on."""
+    """Return the request's target with the function that the case was found on."""
     text = request.target
     return text if split(text)[1] else f"{text}:{whose.rpartition(':')[2]}"
 
@@ -64,7 +64,7 @@ def replay(
     words: str | None = None,
     observed: tuple[float, ...] | None = None,
 ) -> Replay:
-    """What became of it."""
+    """Return what became of it."""
     return Replay(known.stored.id, known.identity, outcome, code, words, observed)
 
 

@@ -64,7 +64,7 @@ def export(
     finding: Finding | None,
     title: str,
 ) -> Export:
-    """The case as it is judged now; raises InputError with the reason where it is no data.
+    """Return the case as it is judged now; raises InputError with the reason where it is no data.
 
     ``finding``: what it shows, None where all is well; ``title``: what it is about, in one line.
     """
@@ -101,7 +101,7 @@ def export(
 
 
 def _why_not(subject: Subject, case: Case) -> str | None:
-    """What keeps every case of it, or this one, from being exported."""
+    """Return what keeps every case of it, or this one, from being exported."""
     if isinstance(subject.convention, Called):
         return f"the convention {subject.convention.name} reduces no losses: its calls are judged"
     if (tokens := len(case.losses)) > MOST_TOKENS:
@@ -163,8 +163,9 @@ def _shown(
 
 
 def _specs(check: Check, case: Case) -> Iterator[RunSpec]:
-    """The check's runs of the very step on this layout, each without what plain torch lacks; those
-    after other steps first.
+    """Yield the check's runs of the very step on this layout, each without what plain torch lacks.
+
+    Those after other steps first.
     """
     found = map(as_run_spec, check.variants(case))
     mine = [t for t in found if (t.case.step, t.case.layout) == (case.step, case.layout)]

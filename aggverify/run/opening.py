@@ -71,7 +71,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
 
 
 def placed(request: Request, pool: Pool) -> Request:
-    """The request with a certain backend, which can be had here; raises AggverifyError."""
+    """Return the request with a certain backend, which can be had here; raises AggverifyError."""
     if request.is_on_processors:
         return replace(request, backend=GLOO.name)
     name, far = request.backend or AUTO, request.device is not None
@@ -81,7 +81,7 @@ def placed(request: Request, pool: Pool) -> Request:
 def resolved(
     request: Request, target: Target, template: Template, other: OtherPath | None = None
 ) -> tuple[Subject, ...]:
-    """The subjects of a request, one a mode."""
+    """Return the subjects of a request, one a mode."""
     request = completed(replace(request, backend=template.backend), template.description)
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
@@ -116,8 +116,9 @@ def resolved(
 
 
 def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
-    """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
-    fewer ranks were launched.
+    """Return the subjects with no larger worlds than there is room for.
+
+    Looked into where it is scarce, or fewer ranks were launched.
     """
     wanted = max(s.max_world for s in subjects)
     if not resource_headroom.tight() and wanted <= executor.most:
@@ -147,8 +148,9 @@ class OtherPath:
     executor: Executor
 
     def with_other_path(self, subject: Subject, how: str, what: str | None = None) -> Subject:
-        """The subject with this path to agree with, called as ``how``: same mode; the engine
-        ``what``, or its own if it declares one or is called otherwise.
+        """Return the subject with this path to agree with, called as ``how``: same mode.
+
+        The engine ``what``, or its own if it declares one or is called otherwise.
         """
         choice = choose(self.target, self.description, how)
         what = what or declaration(self.description).get("engine")
@@ -196,8 +198,9 @@ def opened(
     engine: str | None = None,
     command: str = "check",
 ) -> Iterator[Template]:
-    """A template process that has imported the candidate, and the adapter if there is one; raises
-    CandidateError if it cannot, InputError for an adapter that cannot be read.
+    """A template process that has imported the candidate, and the adapter if there is one.
+
+    Raises CandidateError if it cannot, InputError for an adapter that cannot be read.
 
     ``paths`` come before everything on sys.path there. ``engine``: the one that is asked for, so
     that what it takes is imported once. ``command``: what is to be typed another way where it

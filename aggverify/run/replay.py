@@ -113,7 +113,7 @@ class ReplayOptions:
     adapter: str | None = None
 
     def is_enough(self, stored: StoredCase) -> None:
-        """Raises InputError where the case needs more."""
+        """Raise InputError where the case needs more."""
         claim = stored.claim
         if check(stored.check).compares_paths and self.against is None:
             raise InputError("this case was found by comparing two paths: say --against TARGET")
@@ -223,7 +223,7 @@ def _called(claim: Claim, options: ReplayOptions) -> str:
 
 
 def _declined(subject: Subject, finding: Finding) -> Refused | None:
-    """What the target declines, where that is all there is to the finding."""
+    """Return what the target declines, where that is all there is to the finding."""
     for one in subject.refused:
         dimension = BY_FEATURE[one.feature]
         concerned = dimension.concerned(finding.case)

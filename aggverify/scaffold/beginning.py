@@ -97,7 +97,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = no_answers) -> Beginning:
 
 
 def _probed(target: Target, offer: Offer, pool: Pool, known: CallHints) -> Probed:
-    """What calls of it show, while there is time for them."""
+    """Return what calls of it show, while there is time for them."""
     try:
         return Probe(target, offer, pool).run(known)
     except OutOfTime:
@@ -105,7 +105,7 @@ def _probed(target: Target, offer: Offer, pool: Pool, known: CallHints) -> Probe
 
 
 def _others(target: Target, offer: Offer, pool: Pool, probed: Probed) -> Mapping[str, Probed]:
-    """What other readings of counts give, while there is time to try them."""
+    """Return what other readings of counts give, while there is time to try them."""
     try:
         return Probe(target, offer, pool).others(probed)
     except OutOfTime:
@@ -120,7 +120,10 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
 
 
 def _given_hints(wanted: Wanted, offer: Offer) -> CallHints:
-    """What the command line declares of the function; raises InputError for what cannot be."""
+    """Return what the command line declares of the function.
+
+    Raises InputError for what cannot be.
+    """
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
@@ -141,7 +144,7 @@ def _given_hints(wanted: Wanted, offer: Offer) -> CallHints:
 
 
 def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None:
-    """The function and its convention, if it has one's shape and needs no adapter."""
+    """Return the function and its convention, if it has one's shape and needs no adapter."""
     try:
         choice = choose(target, description, "auto", undeclared())
     except NoReducer:
@@ -150,7 +153,7 @@ def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None
 
 
 def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
-    """The function to write an adapter for; raises CandidateError with what stands there."""
+    """Return the function to write an adapter for; raises CandidateError with what stands there."""
     offers = [Offer.from_json(data) for data in description["offers"]]
     own = [
         offer
@@ -186,7 +189,7 @@ def _as_it_is(
 
 
 def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:
-    """What the person should look at, a line each."""
+    """Yield what the person should look at, a line each."""
     adapter = Adapter(offer, known)
     yield f"{offer.shown}: called through an adapter"
     for parameter in adapter.given:

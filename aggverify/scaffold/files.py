@@ -109,7 +109,7 @@ def files(
     options: Mapping[str, Any] | None = None,
     left: tuple[str, ...] = (),
 ) -> Files:
-    """An adapter if there is one, a test and a workflow."""
+    """Return an adapter if there is one, a test and a workflow."""
     folder = Path.cwd() if target.path is None else target.path.parent
     root = _root(folder)
     texts: dict[Path, str] = {}

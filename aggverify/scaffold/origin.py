@@ -30,7 +30,10 @@ class Origin:
 
 
 def origin() -> Origin | None:
-    """The repository that it was installed from; None where it came from an index or a folder."""
+    """Return the repository that it was installed from.
+
+    None where it came from an index or a folder.
+    """
     with suppress(PackageNotFoundError, ValueError, TypeError, KeyError, OSError):
         found = json.loads(distribution("aggverify").read_text("direct_url.json") or "")
         if "vcs_info" in found:
@@ -66,7 +69,7 @@ def _public(url: str) -> str:
 
 
 def _git(clone: str, *arguments: str) -> str:
-    """What git answers in a clone; raises ValueError where it answers nothing."""
+    """Return what git answers in a clone; raises ValueError where it answers nothing."""
     ran = subprocess.run(["git", "-C", clone, *arguments], capture_output=True, text=True)
     if ran.returncode:
         raise ValueError(ran.stderr)

@@ -113,7 +113,7 @@ class Probe:
                 yield template
 
     def _one(self, executor: Executor, n: int, known: CallHints) -> Probed:
-        """What is seen of one adapter; after one that runs away, others get less time."""
+        """Return what is seen of one adapter; after one that runs away, others get less time."""
         done = executor.run(_subject(self.offer, known, n, {}), distinguishing_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
@@ -130,7 +130,7 @@ class Probe:
 
 
 def _trouble(done: Sequence[Execution]) -> str:
-    """The message of the first step that came to nothing, in one line."""
+    """Return the message of the first step that came to nothing, in one line."""
     failure = next((e.failure for e in done if e.failure is not None), None)
     message = "the weights are not finite" if failure is None else failure.message
     return " ".join(message.split())[:LONGEST]
@@ -152,7 +152,7 @@ def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, objec
 
 
 def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
-    """The one that is right in every layout, or else the first that is a mode at all.
+    """Return the one that is right in every layout, or else the first that is a mode at all.
 
     Where parameters were filled in and several modes come of it, what all of them agree on, next to
     one of each.

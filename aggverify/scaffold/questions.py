@@ -67,7 +67,7 @@ def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: A
 
 
 def in_doubt(offer: Offer, parameter: str, probed: Probed, other: Probed) -> str:
-    """The two readings of a count, and what it is with each."""
+    """Return the two readings of a count, and what it is with each."""
     what = role(parameter)
     assert what is not None
     of_step, of_part = f"{what.value} ({_shows(probed)})", variants.OF_THE_MICRO_BATCH[what][1]
@@ -84,7 +84,7 @@ def _shows(probed: Probed) -> str:
 
 
 def expression(parameter: str, text: str) -> str:
-    """The text if it is one Python expression; raises InputError."""
+    """Return the text if it is one Python expression; raises InputError."""
     try:
         ast.parse(text, mode="eval")
         if "\n" not in text:
@@ -132,12 +132,12 @@ def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
 
 
 def _mode(function: str) -> Question:
-    """What it implements."""
+    """Return what it implements."""
     return Question("mode", f"which mode does {function} implement?", tuple(MODES))
 
 
 def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
-    """What it implements, where that determines what its parameters are as well."""
+    """Return what it implements, where that determines what its parameters are as well."""
     lines = [f"which mode does {offer.name} implement?"]
     for mode, probed in among.items():
         adapter = Adapter(offer, probed.known)
@@ -147,7 +147,7 @@ def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
 
 
 def _engine(function: str, right: Sequence[str]) -> Question:
-    """What the trainer does: asked where the usual engine is not what it is right under."""
+    """Return what the trainer does: asked where the usual engine is not what it is right under."""
     lines = [f"what does your trainer do? ({function} would be right under {', '.join(right)})"]
     lines += [f"  {e.name}: {e.does}" for e in formulas()]
     return Question("engine", "\n".join(lines), tuple(e.name for e in formulas()))

@@ -81,7 +81,7 @@ def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:
 
 
 def _mode_names(known: CallHints) -> tuple[str, ...]:
-    """What a mode may be called, all of the one wanted where there is one."""
+    """Return what a mode may be called, all of the one wanted where there is one."""
     own = {name: (name,) for name in MODES}
     theirs = {n: tuple(m.mode for m in meanings) for n, meanings in NAMES.items()}
     named = {**theirs, **own}
@@ -93,7 +93,7 @@ def _mode_names(known: CallHints) -> tuple[str, ...]:
 
 
 def meant(offer: Offer, known: CallHints) -> str | None:
-    """The mode that a filled-in name of one stands for; None where there is none."""
+    """Return the mode that a filled-in name of one stands for; None where there is none."""
     adapter = Adapter(offer, known)
     for parameter in known.found:
         if role(parameter) is Role.MODE and not adapter.values_of(parameter):

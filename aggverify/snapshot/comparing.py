@@ -116,7 +116,7 @@ def _judged(subject: Subject, moved: Moved, execution: Execution, own: str, ulps
 
 
 def _level(before: Pinned, now: Pinned, allowed: Allowed) -> tuple[Level, int]:
-    """The worst of a row, and where it is."""
+    """Return the worst of a row, and where it is."""
     if before.count != now.count or (before.numbers is None) != (now.numbers is None):
         return Level.CHANGED, 0
     if before.numbers is not None and now.numbers is not None:

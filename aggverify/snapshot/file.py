@@ -41,7 +41,7 @@ class NumericEnvironment:
     threads: str
 
     def differences(self, other: NumericEnvironment) -> Iterator[str]:
-        """What is another one, as in "torch 2.6.0 instead of 2.5.1"."""
+        """Yield what is another one, as in "torch 2.6.0 instead of 2.5.1"."""
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if mine != theirs:
@@ -60,7 +60,7 @@ class Snapshot:
     entries: Mapping[EntryKey, PinnedEntry]
 
     def by_mode(self) -> dict[str, dict[EntryKey, PinnedEntry]]:
-        """The entries of each mode that is claimed, or has any."""
+        """Return the entries of each mode that is claimed, or has any."""
         found: dict[str, dict[EntryKey, PinnedEntry]] = {mode: {} for mode in sorted(self.claims)}
         for key, entry in sorted(self.entries.items()):
             found.setdefault(key.mode, {})[key] = entry
@@ -68,7 +68,7 @@ class Snapshot:
 
 
 def render(snapshot: Snapshot) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     header = {
         "aggverify-snapshot": SCHEMA,
         "corpus": VERSION,
@@ -87,7 +87,7 @@ def render(snapshot: Snapshot) -> str:
 
 
 def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """The entry without what is as usual."""
+    """Return the entry without what is as usual."""
     values = dict(entries[key].values)
     for name, usual in _usual(key, values, entries):
         if str(values.get(name)) == str(usual):
@@ -96,7 +96,7 @@ def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry
 
 
 def _more(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """The entry with what it leaves out, in the order in which all have it."""
+    """Return the entry with what it leaves out, in the order in which all have it."""
     values = dict(entries[key].values)
     usual = {n: pinned for n, pinned in _usual(key, values, entries) if n not in values}
     found = {n: (values | usual)[n] for n in _ORDER if n in values or n in usual}
@@ -114,7 +114,7 @@ def _usual(
 
 
 def _not_default(claim: Claim) -> dict[str, object]:
-    """What is not as it is by default."""
+    """Return what is not as it is by default."""
     data = claim.to_json()
     return {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _PLAIN[k]}
 
@@ -128,7 +128,7 @@ def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
 
 
 def read(path: Path) -> Snapshot:
-    """The snapshot of a file; raises InputError that names the line that is wrong."""
+    """Return the snapshot of a file; raises InputError that names the line that is wrong."""
     try:
         raw = contents(path, MAX_BYTES)
         if len(raw) > MAX_BYTES:

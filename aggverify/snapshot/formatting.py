@@ -84,12 +84,12 @@ def _headline(found: Compared) -> str:
 
 
 def code(found: Compared) -> Exit:
-    """The exit code of one snapshot."""
+    """Return the exit code of one snapshot."""
     return Exit.FINDINGS if found.fails else Exit.CONFORMS
 
 
 def _smallest(found: Compared) -> Iterator[str]:
-    """The smallest case of those that moved furthest."""
+    """Yield the smallest case of those that moved furthest."""
     worst = found.at(Level.CHANGED) or found.at(Level.BOUND) or found.at(Level.ULPS)
     run = [moved for moved in worst if moved.case is not None]
     if not run:
@@ -105,7 +105,7 @@ def _smallest(found: Compared) -> Iterator[str]:
 
 
 def _difference(moved: Moved) -> Iterator[str]:
-    """What of the entry, as it was recorded and as it is."""
+    """Yield what of the entry, as it was recorded and as it is."""
     before, now, case = moved.before, moved.now, moved.case
     assert before is not None and now is not None and case is not None
     if before.fault or now.fault or not moved.field:

@@ -68,7 +68,7 @@ class Pinned:
 
     @staticmethod
     def read(text: str) -> Pinned:
-        """What was written; raises ValueError for anything else."""
+        """Return what was written; raises ValueError for anything else."""
         if text == "none":
             return Pinned(())
         if ":" not in text:
@@ -140,5 +140,5 @@ class EntryKey:
 
 
 def broken(where: str, line: str) -> InputError:
-    """The error for a line that none of ours is."""
+    """Return the error for a line that none of ours is."""
     return InputError(f"{where}: not a line of a snapshot: {line!r:.200}; record it again")

@@ -27,7 +27,7 @@ Ran = Mapping[EntryKey, Execution]
 
 
 def mode_name(subject: Subject) -> str:
-    """The mode as a snapshot names it."""
+    """Return the mode as a snapshot names it."""
     return subject.claim.mode or NO_MODE
 
 
@@ -112,7 +112,7 @@ def rows(execution: Execution) -> dict[str, list[float]]:
 
 
 def pinned(execution: Execution) -> PinnedEntry:
-    """What a snapshot has of it."""
+    """Return what a snapshot has of it."""
     fault = execution.failure
     if fault is not None:
         raised = f":{fault.error.type}" if fault.error is not None else ""

@@ -67,23 +67,25 @@ class Case:
         )
 
     def with_layout(self, layout: Layout) -> Case:
-        """The same step and losses under another layout."""
+        """Return the same step and losses under another layout."""
         return Case(self.step, layout, self.losses, self.dtype)
 
     def with_losses(self, losses: tuple[float, ...]) -> Case:
-        """The same step and layout with other losses."""
+        """Return the same step and layout with other losses."""
         return Case(self.step, self.layout, losses, self.dtype)
 
     def without_zeros(self) -> Case:
-        """The case with 1 for every loss of 0; in 16 bits, where what is divided by a small one is
-        rounded too coarsely, for each that is smaller than 1.
+        """Return the case with 1 for every loss of 0.
+
+        In 16 bits, where what is divided by a small one is rounded too coarsely, for each that is
+        smaller than 1.
         """
         least = 1.0 if self.dtype in ("bfloat16", "float16") else 5e-324
         losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
         return self if losses == self.losses else self.with_losses(losses)
 
     def with_one_loss_a_sample(self) -> Case:
-        """The case with the largest loss of a sample's unmasked tokens for all of them."""
+        """Return the case with the largest loss of a sample's unmasked tokens for all of them."""
         losses = list(self.losses)
         for sample, start in zip(self.step.samples, self.step.offsets, strict=False):
             own = [start + t for t, bit in enumerate(sample.loss_mask) if bit]
@@ -207,7 +209,7 @@ _known_parts = lru_cache(maxsize=64)(_parts)
 
 
 def _plain(losses: tuple[float, ...]) -> Any:
-    """A list; of many losses what they are all, or their runs, where that is shorter."""
+    """Return a list; of many losses what they are all, or their runs, where that is shorter."""
     if len(losses) <= WRITTEN_IN_FULL:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)

@@ -119,7 +119,7 @@ class Layout:
 
 
 def dimensions(layout: Layout) -> frozenset[str]:
-    """The sizes of the layout that are more than one, by the names of :class:`Layout`."""
+    """Return the sizes of the layout that are more than one, by the names of :class:`Layout`."""
     names = ("dp_size", "cp_size", "num_microbatches")
     return frozenset(name for name in names if getattr(layout, name) > 1)
 
@@ -150,7 +150,7 @@ def zigzag_pieces(
 
 
 def zigzag_chunks(total: int, cp_size: int, cp_rank: int, chunk: int) -> Iterator[Piece]:
-    """The rank's positions of a sequence, beyond its end, too: first half, second half."""
+    """Yield the rank's positions of a sequence, beyond its end, too: first half, second half."""
     q = chunk or -(-total // (2 * cp_size))
     for first in (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q):
         yield first, first + q
@@ -168,7 +168,7 @@ def contiguous_pieces(
 
 
 def contiguous_chunks(samples: Sequence[Sample], cp_size: int, cp_rank: int) -> Iterator[Piece]:
-    """The rank's chunk of a pack as positions of each sample, also outside of it."""
+    """Yield the rank's chunk of a pack as positions of each sample, also outside of it."""
     q = -(-sum(s.total_length for s in samples) // cp_size)
     start = 0
     for s in samples:

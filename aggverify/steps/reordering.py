@@ -15,7 +15,7 @@ Cells = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def reordered(case: Case, order: Sequence[int], kept: Cells | None = None) -> Case:
-    """The case with sample ``order[j]`` in place j; every cell keeps its samples.
+    """Return the case with sample ``order[j]`` in place j; every cell keeps its samples.
 
     ``kept``: the cells less the samples that are not in ``order``.
     """
@@ -90,7 +90,10 @@ def interleaved(case: Case) -> Case:
 
 
 def shuffled(case: Case) -> Case:
-    """A case in an order that its own sizes determine; rows dealt in order stay whole groups."""
+    """Return a case in an order that its own sizes determine.
+
+    Rows dealt in order stay whole groups.
+    """
     step = case.step
     rng = random.Random(len(step.samples) * 1009 + step.num_response_tokens)
     groups, rollouts = list(range(step.num_groups)), list(range(step.num_rollouts))

@@ -73,7 +73,7 @@ def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> Se
 
 
 def next_ids(step: Step, known: SequenceRows) -> Index:
-    """The id of what follows each position; 0 at the end of a sequence."""
+    """Return the id of what follows each position; 0 at the end of a sequence."""
     ids = token_ids(step)
     found = np.zeros(len(known.token), np.int64)
     for i in np.unique(known.sample).tolist():

@@ -29,7 +29,7 @@ class Expected:
 
 
 def of(cell: ConformanceCell, root: Path, report_dir: Path) -> tuple[Expected, ...]:
-    """What is expected of this cell; raises InputError for a case that is not stored."""
+    """Return what is expected of this cell; raises InputError for a case that is not stored."""
     every = [_read(entry, report_dir) for entry in cell.xfail]
     every += [] if cell.baseline is None else _known(root / cell.baseline)
     return tuple(expected for expected in every if _is_about(expected.stored, cell, root))
@@ -52,7 +52,7 @@ def all_found(cells: Sequence[ConformanceCell], root: Path, report_dir: Path) ->
 
 
 def _known(path: Path) -> list[Expected]:
-    """What a baseline knows of; what has expired is expected no longer."""
+    """Return what a baseline knows of; what has expired is expected no longer."""
     try:
         found = baseline.load(path).known
     except InputError as error:

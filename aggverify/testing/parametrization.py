@@ -76,7 +76,7 @@ def cells(
 
 
 def _entry(given: Entry) -> Entry:
-    """An expected failure, if it is written as one; raises InputError."""
+    """Return an expected failure, if it is written as one; raises InputError."""
     match given:
         case (str(what), str(reason)) if re.fullmatch(r"\w+:\S+", what) and reason.strip():
             if code(what.partition(":")[0]).effect is Effect.WARNING:
@@ -95,7 +95,7 @@ def conformance(
     xfail: Xfail = (),
     **options: Any,
 ) -> Test:
-    """A test function to be assigned to a name that starts with ``test``.
+    """Return a test function to be assigned to a name that starts with ``test``.
 
     ``test_mine = aggverify.conformance("my_pkg.loss:reduce", modes=["token_mean"])`` is one test
     for each check, mode and engine: ``test_mine[token_mean-linear_in_the_losses]``. ``reducer`` is

@@ -47,8 +47,9 @@ class SharedRanks:
         self._failed: dict[Key, AggverifyError] = {}
 
     def of(self, wanted: Request) -> Loaded:
-        """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
-        time the same for what could not be imported once.
+        """Return the request's reducer; ranks not used for longest are ended.
+
+        Raises AggverifyError, every time the same for what could not be imported once.
         """
         if wanted.sandbox:
             raise InputError("sandbox is for aggverify check: a test runs in one process with it")

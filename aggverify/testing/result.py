@@ -78,7 +78,10 @@ class Kept:
 
 
 def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept) -> Result:
-    """The cell's check, done. Fails, as an error of the test, where nothing can be judged."""
+    """Return the cell's check, done.
+
+    Fails, as an error of the test, where nothing can be judged.
+    """
     verdicts: list[run.RunVerdict] = []
     try:
         verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
@@ -103,7 +106,7 @@ def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], ke
 
 
 def _not_judged(found: Result) -> str | None:
-    """What keeps the test from being judged at all."""
+    """Return what keeps the test from being judged at all."""
     verdict, state = found.verdict, found.check.state
     if state is State.NOT_JUDGED and not verdict.fails:
         return view_model.state(found.check)
@@ -113,6 +116,6 @@ def _not_judged(found: Result) -> str | None:
 
 
 def _briefly(finding: Finding) -> str:
-    """The message of all tests of a reducer that does not get through a step."""
+    """Return the message of all tests of a reducer that does not get through a step."""
     first_line = finding.message.partition("\n")[0]
     return f"{finding.code} {finding.title}: {first_line}"

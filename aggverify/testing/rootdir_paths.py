@@ -8,7 +8,7 @@ from aggverify.run.planning.target import is_path, split
 
 
 def placed(target: str, root: Path) -> str:
-    """The target as it is written where pytest was started."""
+    """Return the target as it is written where pytest was started."""
     head, name = split(target)
     path = Path(head)
     if not is_path(head) or path.is_absolute():

@@ -64,7 +64,9 @@ class Bench:
         return new
 
     def run(self, cell: ConformanceCell) -> RunVerdict:
-        """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.
+        """Return the verdict of the cell's one check.
+
+        Raises AggverifyError where nothing can be judged.
 
         Cases that earlier runs have stored come first; counterexamples are stored.
         """
@@ -138,7 +140,7 @@ class Bench:
         return wanted, known, loaded.executor
 
     def _request(self, cell: ConformanceCell) -> Request:
-        """The test's options, and where it gives none, the suite's."""
+        """Return the test's options, and where it gives none, the suite's."""
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
         given = {**self._usual, **cell.options, **named}
@@ -165,7 +167,7 @@ class Bench:
 
 
 def _chosen(found: Sequence[Subject], cell: ConformanceCell) -> Subject:
-    """The cell's own among the subjects of a line."""
+    """Return the cell's own among the subjects of a line."""
     if len(found) == 1:
         return found[0]
     if cell.mode is None:

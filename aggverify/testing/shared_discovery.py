@@ -24,8 +24,9 @@ Find = Callable[[], Subject | None]
 
 
 def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None:
-    """What ``find`` makes of the subject, once for all processes with this directory; who comes
-    meanwhile waits.
+    """Return what ``find`` makes of the subject, once for all processes with this directory.
+
+    Who comes meanwhile waits.
 
     None is not shared, nor what is raised: then everyone finds it out. The directory is the
     session's own; without one there is no other to share with.

@@ -24,7 +24,7 @@ MOST_NAMES = 3
 
 
 def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
-    """A block for each reducer and mode; what could not be judged; the reports, written."""
+    """Yield a block for each reducer and mode; what could not be judged; the reports, written."""
     verdicts, tests = [], Tests(list)
     for name, plain, _ in kept:
         for verdict in (codec.read(Verdict, data, "a verdict") for data in plain):
@@ -56,7 +56,7 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
 
 
 def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
-    """What is computed instead, once, and every test that shows it."""
+    """Yield what is computed instead, once, and every test that shows it."""
     first = cause[0]
     yield f"{first.code} {first.title} [{view_model.tag(first)}]"
     explained = view_model.explanation(first, in_suite=True)
@@ -68,7 +68,7 @@ def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
 
 
 def _errors(kept: Sequence[Kept]) -> Iterator[str]:
-    """What kept tests from being judged: each reason once."""
+    """Yield what kept tests from being judged: each reason once."""
     stopped: dict[str, list[str]] = {}
     for name, _, error in kept:
         if error is not None:

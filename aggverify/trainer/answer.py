@@ -88,8 +88,9 @@ class Answer:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Answer:
-        """Rebuild an answer from :meth:`to_json`'s data. KeyError, TypeError, ValueError,
-        ArithmeticError or AttributeError for anything else.
+        """Rebuild an answer from :meth:`to_json`'s data.
+
+        KeyError, TypeError, ValueError, ArithmeticError or AttributeError for anything else.
         """
         read = {name: _READ.get(name, _as_it_is)(value) for name, value in data.items()}
         if "losses" not in read:

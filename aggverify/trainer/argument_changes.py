@@ -17,7 +17,7 @@ class Watch:
     _kept: list[tuple[str, Any, Any]] = field(default_factory=list)
 
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-        """The function with its arguments watched; so is a function that it returns."""
+        """Return the function with its arguments watched; so is a function that it returns."""
 
         def watching(function: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
@@ -33,11 +33,11 @@ class Watch:
         return around(function, watching)
 
     def module(self, module: Any) -> Any:
-        """The module with all its functions watched."""
+        """Return the module with all its functions watched."""
         return WatchedModule(module, self)
 
     def changes(self) -> list[str]:
-        """What differs from when it was handed over, each as ``where: was ..., is ...``."""
+        """Return what differs from when it was handed over, each as ``where: was ..., is ...``."""
         return [
             f"{where}: {how}" for where, now, was in self._kept for how in _differences(now, was)
         ]

@@ -26,7 +26,7 @@ class RecordedArguments:
     given: list[Argument] = field(default_factory=list)
 
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-        """The function with its arguments written down; so is a function that it returns."""
+        """Return the function with its arguments written down; so is a function that it returns."""
 
         def showing(function: Callable[..., Any]) -> Callable[..., Any]:
             def shown(*args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ class RecordedArguments:
         return around(function, showing)
 
     def module(self, module: Any) -> Any:
-        """The module with all its functions so."""
+        """Return the module with all its functions so."""
         return WatchedModule(module, self)
 
 
@@ -60,7 +60,7 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tupl
 
 
 def _arguments(name: str, value: Any) -> Iterator[Argument]:
-    """The value, or those that are in it where it has names or holds tensors."""
+    """Yield the value, or those that are in it where it has names or holds tensors."""
     import torch
 
     if isinstance(value, torch.Tensor):

@@ -44,7 +44,7 @@ class NotKnown(Breach):
 
 
 def bound(how: Convention, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-    """The convention's calls of one case, which raise NotKnown for what is its own fault."""
+    """Return the convention's calls of one case, which raise NotKnown for what is its own fault."""
     call = _guarded(how, how.bind)(function, module, site)
     if isinstance(call, WholeStep):
         return WholeStep(_guarded(how, call.train))
@@ -72,7 +72,7 @@ def blame(how: Convention | Called, error: BaseException) -> None:
 
 
 def _unknown(how: Convention | Called, error: BaseException) -> str | None:
-    """What the convention does not know, None where it is not to blame."""
+    """Return what the convention does not know, None where it is not to blame."""
     if isinstance(error, Breach):
         return None
     if isinstance(error, MissingKey):
@@ -103,7 +103,7 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
 
 
 def _path(how: Convention | Called) -> str:
-    """The file of an adapter, or of the convention's own class."""
+    """Return the file of an adapter, or of the convention's own class."""
     return str(getattr(how, "path", None) or inspect.getfile(type(how)))
 
 
@@ -113,7 +113,7 @@ def _stands_in(thing: Any) -> bool:
 
 
 def _raised_by(path: str, error: BaseException) -> str:
-    """The line of the convention that raised it, "" where the candidate's code did.
+    """Return the line of the convention that raised it, "" where the candidate's code did.
 
     A method of an object of ours that the candidate has called rightly or wrongly is its own.
     """

@@ -20,8 +20,9 @@ _LOSS = "compute_loss"
 
 
 def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
-    """Every public callable, methods of its own classes last; and what the person named, be it what
-    it may, if there is such.
+    """Every public callable, methods of its own classes last.
+
+    And what the person named, be it what it may, if there is such.
     """
     written = _Written(module)
     public = {n: v for n, v in vars(module).items() if not n.startswith("_") and _callable(v)}
@@ -41,7 +42,10 @@ def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
 
 
 def reached(module: ModuleType, name: str, *, bound: bool) -> Any:
-    """What has the name, dotted or not; ``bound``: a method with an object that is built for it."""
+    """Return what has the name, dotted or not.
+
+    ``bound``: a method with an object that is built for it.
+    """
     holder, value = _looked_up(module, name)
     last = name.rpartition(".")[2]
     if bound and holder is not None and _is_plain_method(holder, value, last):
@@ -63,7 +67,7 @@ _MISSING = _Missing()
 
 
 def _looked_up(module: ModuleType, named: str) -> tuple[Any, Any]:
-    """The value of a dotted name, and the class it was taken from if it was."""
+    """Return the value of a dotted name, and the class it was taken from if it was."""
     holder: Any = None
     value: Any = module
     for part in named.split("."):
@@ -93,7 +97,10 @@ def _methods(kind: type, name: str, named: str | None) -> Iterator[Offer]:
 
 
 def _method(holder: type, named: str, value: Any, *, tried: bool = False) -> Offer:
-    """A method as it is called on an object; ``tried``: whether to see if that can be built."""
+    """Return a method as it is called on an object.
+
+    ``tried``: whether to see if that can be built.
+    """
     owner, needs = named.rpartition(".")[0], _needs(holder)
     offer = _with_parameters(Offer(named, ()), value)
     if offer.parameters and not offer.parameters[0].startswith("*"):
@@ -139,7 +146,7 @@ class _Written:
             self._made |= {n.id for n in stored if isinstance(n.ctx, ast.Store)}
 
     def offer(self, name: str, value: Any) -> Offer:
-        """The value under its name."""
+        """Return the value under its name."""
         try:
             offer = replace(_described(name, value), own=self._own(name, value))
         except Exception:  # an object whose attributes raise
@@ -211,7 +218,7 @@ def _described(name: str, value: Any) -> Offer:
 
 
 def _what_is_called(value: Any) -> Any:
-    """The function that runs when an object is called."""
+    """Return the function that runs when an object is called."""
     if isinstance(value, functools.partial):
         return value
     forward = getattr(value, "forward", None)
@@ -262,7 +269,7 @@ def _of_trainer(name: str, kind: type) -> Offer | None:
 
 
 def _needs(kind: type) -> tuple[str, ...] | None:
-    """What the constructor cannot be called without; None where that is not known."""
+    """Return what the constructor cannot be called without; None where that is not known."""
     try:
         own = inspect.signature(kind).parameters
     except Exception:
@@ -294,7 +301,7 @@ def _why_not(function: Any) -> str:
 
 
 def _with_parameters(offer: Offer, function: Any) -> Offer:
-    """The offer with its parameters, as far as they can be read."""
+    """Return the offer with its parameters, as far as they can be read."""
     try:
         own = inspect.signature(function).parameters
         parameters = tuple(map(_starred, own.values()))
@@ -307,7 +314,7 @@ def _with_parameters(offer: Offer, function: Any) -> Offer:
 
 
 def _literals(function: Any) -> dict[str, tuple[str, ...]]:
-    """The texts of every parameter that is a Literal, or may be one."""
+    """Return the texts of every parameter that is a Literal, or may be one."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # names that are there for a type checker only
         hints = typing.get_type_hints(getattr(function, "func", function))

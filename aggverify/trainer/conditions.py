@@ -93,7 +93,7 @@ class Conditions:
         self.all: Sequence[Condition] = [found[n] for n in sorted(found)]
 
     def of(self, code: CodeType) -> dict[int, Jump]:
-        """The jumps of one code object by their offset, and that of what extends them."""
+        """Return the jumps of one code object by their offset, and that of what extends them."""
         found: dict[int, Jump] = {}
         instructions = _instructions(code)
         arrivals = dict(_arrivals(instructions))
@@ -118,7 +118,7 @@ class Conditions:
 
 
 def _truth(name: str, is_none: bool | None) -> bool:
-    """What the condition is where an instruction of this name jumps."""
+    """Return what the condition is where an instruction of this name jumps."""
     if "NONE" in name:
         return ("NOT_NONE" not in name) is (is_none is not False)
     return "IF_TRUE" in name
@@ -179,7 +179,7 @@ def _leaves(tree: ast.Module, source: str, known: Mapping[str, Any]) -> Iterator
 
 
 def _by_last_value(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
-    """A leaf by the position of the value that is looked at last."""
+    """Yield a leaf by the position of the value that is looked at last."""
     match leaf:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as how],
                          comparators=[ast.Constant(value=None)]):  # fmt: skip

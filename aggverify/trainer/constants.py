@@ -47,13 +47,14 @@ def constants(function: Callable[..., Any]) -> list[float]:
 
 
 def codes(function: Callable[..., Any]) -> list[CodeType]:
-    """The code of a function and of what it calls in its own package; never raises."""
+    """Return the code of a function and of what it calls in its own package; never raises."""
     return _whole(function).codes
 
 
 def dtypes(function: Callable[..., Any]) -> list[str]:
-    """The dtypes of losses that its code names, by their own names, however it does; never
-    raises.
+    """Return the dtypes of losses that its code names, by their own names, however it does.
+
+    Never raises.
     """
     words = _named(_whole(function))
     return [dtype for dtype, names in _DTYPES.items() if words.intersection(names)]
@@ -72,7 +73,7 @@ def _named(reading: _Reading) -> set[str]:
 
 
 def _words(code: CodeType) -> Iterator[str]:
-    """The names in a code, and its texts without ``torch.``."""
+    """Yield the names in a code, and its texts without ``torch.``."""
     yield from code.co_names
     texts = [const for const in code.co_consts if isinstance(const, str)]
     yield from (text.removeprefix("torch.") for text in texts)
@@ -130,7 +131,7 @@ class _Reading:
             yield from self._called(value, inner)
 
     def _called(self, value: Any, inner: list[Any]) -> Iterator[float]:
-        """A function, what wraps one, or an object of the package with its own numbers."""
+        """Yield a function, what wraps one, or an object of the package with its own numbers."""
         value = getattr(value, "__wrapped__", value)
         if isinstance(value, functools.partial):
             inner += (value.func, value.args, value.keywords)

@@ -39,7 +39,7 @@ class NoGradient(ContractBreach):
 
 
 def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
-    """The returned loss as a scalar that backward can start from, where it ``trains``."""
+    """Return the returned loss as a scalar that backward can start from, where it ``trains``."""
     import torch
 
     if not isinstance(out, torch.Tensor):
@@ -157,7 +157,7 @@ def outcomes(
 
 
 def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
-    """The function, noting what comes out of its own code; so with one that it returns."""
+    """Return the function, noting what comes out of its own code; so with one that it returns."""
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -180,7 +180,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def logged(log: Any) -> Log:
-    """A log as its keys with their numbers, in its order, or the text of its fault."""
+    """Return a log as its keys with their numbers, in its order, or the text of its fault."""
     if log is None:
         return None
     if not isinstance(log, Mapping):

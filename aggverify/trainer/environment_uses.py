@@ -24,7 +24,7 @@ _SETS = {"BUILD_SET", "SET_ADD", "SET_UPDATE"}
 
 
 def environment_uses(codes: Iterable[CodeType]) -> list[str]:
-    """What these codes ask, each once."""
+    """Return what these codes ask, each once."""
     return [what for what in _NAMES if what in set(_names_of(codes))]
 
 

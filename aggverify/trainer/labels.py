@@ -48,9 +48,11 @@ class WrongLabel(Breach):
 def logits(
     site: Site, k: int, losses: tuple[Tensor, Tensor], wrong: Callable[[WrongLabel], None]
 ) -> Tensor:
-    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``; ``losses``: of every response
-    token of the step, as a constant and what is added to it, less that of how far it is. ``wrong``
-    is called in backward, where other ranks may wait, for a label that is not the next token.
+    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``.
+
+    ``losses``: of every response token of the step, as a constant and what is added to it, less
+    that of how far it is. ``wrong`` is called in backward, where other ranks may wait, for a label
+    that is not the next token.
     """
     import torch
 
@@ -78,6 +80,7 @@ def _judge(
     site: Site, k: int, known: SequenceRows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
     """Report the first position whose label, that with the most gradient, is not the right one.
+
     With smoothing all others have a little.
     """
     sizes = gradient.detach().abs().double()
@@ -98,8 +101,9 @@ def _judge(
 def _meant(
     site: Site, k: int, sample: int, position: int, label: int, has_next: bool
 ) -> tuple[str, str]:
-    """Which token that is: the kind of mistake, and in words. ``has_next``: whether the rank has
-    the next position, too.
+    """Which token that is: the kind of mistake, and in words.
+
+    ``has_next``: whether the rank has the next position, too.
     """
     step = site.case.step
     prompt = before(step.samples[sample])

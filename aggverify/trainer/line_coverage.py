@@ -65,8 +65,10 @@ class Covering:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """Those of the last ``with``; of what costs nothing any more, some may be left out that
-        were reported before on cases of all these kinds.
+        """Those of the last ``with``.
+
+        Of what costs nothing any more, some may be left out that were reported before on cases of
+        all these kinds.
         """
         return tuple(sorted(self._how.lines)) if self._how and self._how.lines else ()
 

@@ -48,7 +48,7 @@ def load(target: dict[str, str]) -> ModuleType:
 
 
 def load_adapter(path: str) -> Convention:
-    """A person's own convention, imported; raises ImportError that names its file."""
+    """Return a person's own convention, imported; raises ImportError that names its file."""
     try:
         loaded(path)
         return convention(path)
@@ -121,7 +121,7 @@ def _need(right: bool) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What the bits of a result may depend on apart from the code."""
+    """Return what the bits of a result may depend on apart from the code."""
     import torch
 
     return {
@@ -143,8 +143,9 @@ def versions() -> dict[str, str]:
 
 
 def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> list[Any]:
-    """What there is in an object's code; nothing of a name that is none, or whose attributes
-    raise.
+    """Return what there is in an object's code.
+
+    Nothing of a name that is none, or whose attributes raise.
     """
     try:
         return look(attrgetter(name)(module))
@@ -157,7 +158,7 @@ def _surroundings(value: Any) -> list[str]:
 
 
 def _plain(declared: Any) -> Any:
-    """The declaration if it is plain data; otherwise its text, for the parent to refuse."""
+    """Return the declaration if it is plain data; otherwise its text, for the parent to refuse."""
     if declared is None:
         return None
     try:

@@ -112,7 +112,10 @@ class CandidateStep:
         return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
-        """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
+        """Return the candidate's loss of micro-batch ``k``.
+
+        Raises ContractBreach for what is none.
+        """
         members = self._micro_batches[k]
         given = self.given(k, losses)
         began = time.perf_counter()
@@ -146,7 +149,10 @@ class CandidateStep:
         return checked_count(None, self._site, self._micro_batches[k], self._engine)
 
     def gradient(self, parameter: Tensor) -> Tensor:
-        """What backward left in the parameter; ContractBreach when no loss depended on it."""
+        """Return what backward left in the parameter.
+
+        ContractBreach when no loss depended on it.
+        """
         if parameter.grad is None:
             if isinstance(self._call, WholeStep):
                 raise NoGradient(

@@ -178,7 +178,7 @@ class RecordedResult:
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> RecordedResult:
-        """A tensor's own operation with it."""
+        """Return a tensor's own operation with it."""
         name = function.__name__.strip("_")
         if kwargs or not hasattr(operator, name):
             raise NoData(f"the convention makes {name} of what the reducer returns")
@@ -198,12 +198,12 @@ class _Module:
 
 
 def _number(x: Any) -> Any:
-    """A number as JSON has it; what is not finite by its name."""
+    """Return a number as JSON has it; what is not finite by its name."""
     return str(x) if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """What can be read of an object by name: its own, and what it makes when it is asked."""
+    """Yield what can be read of an object by name: its own, and what it makes when it is asked."""
     if isinstance(value, SimpleNamespace):
         yield from vars(value).items()
         return

@@ -8,7 +8,7 @@ NO_GRAD, AUTOCAST = "no_grad", "autocast"
 
 
 def entered(mode: str, device: str) -> AbstractContextManager[object]:
-    """That mode, on this type of device, for the length of a ``with``; "" for none."""
+    """Return that mode, on this type of device, for the length of a ``with``; "" for none."""
     import torch
 
     if mode == NO_GRAD:

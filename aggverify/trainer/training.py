@@ -68,7 +68,7 @@ class PendingReduction:
         return self.gradients.arrived
 
     def answers(self) -> list[Reply]:
-        """A reply for every case; rank 0 has the reduced gradient."""
+        """Return a reply for every case; rank 0 has the reduced gradient."""
         replies = []
         for answer, gradient in zip(self.begun, self.gradients.wait(), strict=True):
             blob = gradient.cpu().numpy().tobytes()
@@ -101,7 +101,7 @@ class Trainer:
         self._cold = True
 
     def describe(self) -> dict[str, Any]:
-        """What the module offers, with what the person named, and its own declaration."""
+        """Return what the module offers, with what the person named, and its own declaration."""
         return described(self._module, self._named, self._source)
 
     def start(self, place: RankPlace) -> None:
@@ -125,6 +125,7 @@ class Trainer:
 
     def __call__(self, job: dict[str, Any]) -> Reply:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
+
         Or make the groups of some layouts, and do nothing with them.
         """
         if GROUPS in job:
@@ -162,7 +163,7 @@ class Trainer:
         return self._run(wanted, function)
 
     def _recorded(self, wanted: Assignment) -> Reply:
-        """The calls of all steps, of which none is made."""
+        """Return the calls of all steps, of which none is made."""
         spec, how, found = self._specs[wanted.engine], self._called(wanted), []
         TRACER.own(begins=True)
         for case in (*wanted.before, wanted.case):

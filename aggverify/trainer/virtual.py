@@ -91,7 +91,7 @@ _DISTRIBUTED = "/torch/distributed/"
 
 
 def _group(rank: int, size: int, number: int) -> Any:
-    """A group that no backend stands behind but one that does nothing."""
+    """Return a group that no backend stands behind but one that does nothing."""
     import torch
     from torch._C._distributed_c10d import FakeProcessGroup, ProcessGroup
 

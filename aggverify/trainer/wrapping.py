@@ -10,8 +10,9 @@ Function = Callable[..., Any]
 
 
 def around(function: Function, how: Callable[[Function], Function]) -> Function:
-    """``how`` of the function; of a class one that inherits from it, whose objects' calls are made
-    through ``how``.
+    """``how`` of the function.
+
+    Of a class one that inherits from it, whose objects' calls are made through ``how``.
     """
     if not isinstance(function, type):
         return wraps(function, updated=())(how(function))

@@ -63,7 +63,7 @@ def names_of(modes: Iterable[Mode | Legacy]) -> Names:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """The name as it is, and as people write it from memory."""
+    """Return the name as it is, and as people write it from memory."""
     if not name.replace("-", "").isidentifier() or name.startswith("--"):
         return (name,)
     return tuple(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))

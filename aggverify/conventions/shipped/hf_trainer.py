@@ -89,7 +89,7 @@ class Model(StandIn):
 
 
 def model_and_inputs(losses: Any, batch: Any) -> tuple[Model, StandInDict]:
-    """A logit predicts the token after it; that of the last one predicts none."""
+    """Return a logit predicts the token after it; that of the last one predicts none."""
     lengths = batch.cu_seqlens.diff().tolist()
     present = torch.zeros_like(losses.detach(), dtype=torch.int64)
     for row, length in zip(present, lengths, strict=True):

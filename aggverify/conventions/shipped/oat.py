@@ -41,7 +41,7 @@ def call(learning_step: Any, log_probs: Any, batch: Any) -> Any:
     handed: list[Any] = []
 
     def aggregated(*given: Any, **how: Any) -> Any:
-        """What the learner's ``_init`` chooses."""
+        """Return what the learner's ``_init`` chooses."""
         if batch.mode == "drgrpo":
             return known["masked_sum"](*given, constant_normalizer=batch.divisor, **how)
         return known["masked_mean"](*given, **how)

@@ -50,7 +50,7 @@ ADAPTER = {
 
 
 def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[str, Any]:
-    """What stands for Megatron and the model in the wrapper's module."""
+    """Return what stands for Megatron and the model in the wrapper's module."""
 
     def schedule(*, forward_step_func: Any, data_iterator: Any, model: Any, **how: Any) -> Any:
         output, loss_func = forward_step_func(data_iterator, model[0])

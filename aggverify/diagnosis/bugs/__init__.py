@@ -31,7 +31,7 @@ def bugs_of_parts(seen: Clues) -> tuple[KnownBug, ...]:
 
 
 def _parts(factor: Factor) -> Iterator[Factor]:
-    """The sizes of the layout one by one, then everything else in one."""
+    """Yield the sizes of the layout one by one, then everything else in one."""
     if factor.constant != 1 or len(factor.sizes) < 2:
         return
     yield from (product_of_sizes([size]) for size in factor.sizes if size[0] in SIZES)

@@ -55,17 +55,20 @@ def _wrong(finding: Finding, mode: str) -> str | None:
 
 
 def replay(finding: Finding) -> str:
-    """The command that runs the case again, safe to paste into a shell."""
+    """Return the command that runs the case again, safe to paste into a shell."""
     return shlex.join(finding.replay)
 
 
 def exported(finding: Finding) -> str:
-    """The command that also writes it as a case for plain torch; "" for one of a training run."""
+    """Return the command that also writes it as a case for plain torch.
+
+    "" for one of a training run.
+    """
     return f"{replay(finding)} --export DIR" if finding.replay[1] == "replay" else ""
 
 
 def facts(finding: Finding, *, drawn: bool = False) -> list[str]:
-    """What was seen, the smallest case as a table unless it is ``drawn``, and its layout."""
+    """Return what was seen, the smallest case as a table unless it is ``drawn``, and its layout."""
     lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]
     lines += [] if drawn else [f"    {row}" for row in table(finding)]
     lines.append(f"case: {_layout(finding)}")
@@ -122,7 +125,7 @@ def _layout(finding: Finding) -> str:
 
 
 def _call(finding: Finding) -> Iterator[str]:
-    """What the reducer was given, and what it must return."""
+    """Yield what the reducer was given, and what it must return."""
     if finding.call is None:
         return
     rows = [(g.name, g.kind, g.value) for g in finding.call.given]
@@ -137,7 +140,8 @@ def _call(finding: Finding) -> Iterator[str]:
 def explanation(
     finding: Finding, *, in_suite: bool = False, brief: bool = False
 ) -> list[tuple[str, str]]:
-    """What is computed instead, the fix, where it was seen before, what matters; labelled.
+    """Return what is computed instead, the fix, where it was seen before, what matters; labelled.
+
     ``brief``: without the formula of a bug that is recognised.
     """
     lines = [("Factor", finding.factor)] if finding.factor else []
@@ -183,12 +187,15 @@ def _is_unknown(finding: Finding) -> bool:
 
 
 def trace(finding: Finding) -> list[str]:
-    """The traceback or the ranks' stacks; of one that fails at once also what it was given."""
+    """Return the traceback or the ranks' stacks.
+
+    Of one that fails at once also what it was given.
+    """
     lines = finding.detail.rstrip().split("\n")[:MAX_DETAIL] if finding.detail else []
     lines += [""] * bool(lines and finding.call) + list(_call(finding))
     return [shortened(line) for line in lines]
 
 
 def shortened(line: str, most: int = MAX_LINE) -> str:
-    """A line no longer than a person reads."""
+    """Return a line no longer than a person reads."""
     return line if len(line) <= most else f"{line[:most]}…"

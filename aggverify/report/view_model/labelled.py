@@ -46,7 +46,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def state(check: Check) -> str:
-    """The state of a check, and why it has it."""
+    """Return the state of a check, and why it has it."""
     words = state_name(check.state) + (f": {check.reason}" if check.reason else "")
     return words + (f" ({check.refused})" if check.refused else "")
 
@@ -95,8 +95,9 @@ def reach(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def inventory(verdict: Verdict) -> list[tuple[str, str]]:
-    """What was done apart from the checks' own lines, how sharply, and what was left out;
-    labelled.
+    """Return what was done apart from the checks' own lines, how sharply, and what was left out.
+
+    Labelled.
     """
     worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds.items() if n)
     steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
@@ -141,7 +142,7 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def tried(t: Tried) -> Iterator[str]:
-    """The largest of everything, and each dtype on which layouts."""
+    """Yield the largest of everything, and each dtype on which layouts."""
     sharded = f" ({t.sharded_response:,} sharded)" if t.sharded_response else ""
     yield f"up to {t.response:,} tokens a response{sharded}, {t.prompt:,} a prompt"
     yield f"{t.step_tokens:,} tokens and {t.step_samples:,} samples a step"

@@ -25,7 +25,7 @@ def every_cause(document: Document) -> list[tuple[Verdict, list[Finding]]]:
 
 
 def headline(document: Document) -> str:
-    """The consequence in words: what happens to a training run that takes this reducer."""
+    """Return the consequence in words: what happens to a training run that takes this reducer."""
     every = [cause for cause in every_cause(document) if cause[1][0].fails]
     if document.error:
         return "Could not judge"
@@ -65,7 +65,7 @@ def headline(document: Document) -> str:
 
 
 def baseline_words(document: Document) -> str | None:
-    """What keeps a baseline from being taken as it is; None for nothing."""
+    """Return what keeps a baseline from being taken as it is; None for nothing."""
     expired = [one for one in document.baseline if one.state is Standing.EXPIRED]
     if expired:
         listed = "; ".join(f"{one.what} since {one.expires} ({one.reason})" for one in expired)
@@ -82,7 +82,10 @@ def _out_of_date(entry: Accepted) -> str:
 
 
 def refusals(verdicts: Sequence[Verdict]) -> str:
-    """What is not judged because the reducer declines it, in its own words; empty for nothing."""
+    """Return what is not judged because the reducer declines it, in its own words.
+
+    Empty for nothing.
+    """
     listed = dict.fromkeys(f"{r.what}: '{shortened(r.words)}'" for v in verdicts for r in v.refused)
     lost = sum(v.layouts_refused for v in verdicts)
     judged = f" ({lost} layouts refused, {sum(v.layouts_left for v in verdicts)} judged)"
@@ -184,8 +187,9 @@ def _names(checks: Sequence[Check]) -> str:
 
 
 def assumption(verdict: Verdict) -> str | None:
-    """The engine that was assumed, and how updates change if the trainer has another one; None
-    where the engine was given.
+    """Return the engine that was assumed, and how updates change if the trainer has another one.
+
+    None where the engine was given.
     """
     if not verdict.other_engines:
         return None
@@ -202,7 +206,7 @@ def assumption(verdict: Verdict) -> str | None:
 
 
 def assumptions(verdict: Verdict) -> list[str]:
-    """What the adapter takes for granted of the call; where that is much, by name."""
+    """Return what the adapter takes for granted of the call; where that is much, by name."""
     if len(verdict.assumed) <= FEW:
         return [f"assumed {each}" for each in assumed(verdict)]
     names = ", ".join(a.name for a in verdict.assumed)

@@ -45,7 +45,7 @@ class BranchCoverage:
                 self.outcomes[outcome] = self.outcomes.get(outcome, 0) | these
 
     def on(self, kind: str) -> set[int]:
-        """The lines that ran on such a case."""
+        """Return the lines that ran on such a case."""
         return _on(self.lines, kind)
 
     def weaknesses(
@@ -99,7 +99,7 @@ class BranchCoverage:
 
 
 def _inside(fault: Fault) -> Iterator[str]:
-    """The candidate's functions in which ranks raised, or stood when they were stopped."""
+    """Yield the candidate's functions in which ranks raised, or stood when they were stopped."""
     raised = (error.frames for error in fault.errors.values())
     stood = (stack.frames for threads in fault.stacks.values() for stack in threads)
     for frame in chain.from_iterable((*raised, *stood)):
@@ -151,6 +151,6 @@ def _line_text(left: Sequence[int], lines: Sequence[int]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """The first of them."""
+    """Return the first of them."""
     more = [f"and {len(parts) - MOST} more"] if len(parts) > MOST else []
     return "; ".join([*parts[:MOST], *more])

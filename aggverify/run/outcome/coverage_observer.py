@@ -21,7 +21,7 @@ RIVALS = ("token_mean", "sample_mean", "prompt_mean")
 
 
 def warned(code: str, detail: str) -> Warned:
-    """A warning code and what it is about, in this run."""
+    """Return a warning code and what it is about, in this run."""
     return Warned(code, CODES[code].title, detail, CODES[code].quiet)
 
 

@@ -1,5 +1,6 @@
-"""What a run reports to its listeners. Frozen data; handlers plug in without the run knowing
-them.
+"""What a run reports to its listeners.
+
+Frozen data; handlers plug in without the run knowing them.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _not_judged(entry: PlannedCheck, why: str) -> PlannedCheck:
 
 
 def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
-    """What the candidate computes in; it can come out on any case."""
+    """Return what the candidate computes in; it can come out on any case."""
     known = {outcome.entry.subject.computes_in for outcome in earlier}
     return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 

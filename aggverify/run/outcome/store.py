@@ -54,7 +54,7 @@ class StoredCase:
         return b32encode(hashlib.sha256(text.encode()).digest()).decode()[:6].lower()
 
     def named(self) -> dict[str, Any]:
-        """What the id stands for: all that makes it this finding and no other."""
+        """Return what the id stands for: all that makes it this finding and no other."""
         return {
             "whose": list(self.whose),
             "claim": _what_is_run(self.claim),
@@ -118,7 +118,7 @@ def _what_is_run(claim: Claim) -> dict[str, Any]:
 
 
 def stored_case(subject: Subject, finding: Finding) -> StoredCase:
-    """What is stored of a finding."""
+    """Return what is stored of a finding."""
     return StoredCase(
         finding.case,
         subject.claim,
@@ -130,7 +130,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
 
 
 def about(claim: Claim) -> About:
-    """The reducer under its mode, or the person's own, and its engine."""
+    """Return the reducer under its mode, or the person's own, and its engine."""
     whose = _whose(claim)
     mode = whose[-1] if claim.oracle is not None else claim.mode or UNKNOWN
     return About(whose[0], mode, claim.engine)
@@ -143,7 +143,10 @@ def _whose(claim: Claim) -> tuple[str, ...]:
 
 
 def file_of(target: str) -> str:
-    """A target's file relative to the project's folder where it lies below it; or its module."""
+    """Return a target's file relative to the project's folder where it lies below it.
+
+    Or its module.
+    """
     return _from_project(split(target)[0])
 
 
@@ -160,7 +163,7 @@ def is_about(stored: StoredCase, subject: Subject) -> bool:
 
 
 def _from_project(head: str) -> str:
-    """A file relative to the project's folder where it lies below it; a module as it is."""
+    """Return a file relative to the project's folder where it lies below it; a module as it is."""
     if not is_path(head):
         return head
     path, root = Path(head).absolute(), project.root(Path.cwd())
@@ -198,7 +201,7 @@ def _places(head: str) -> list[Path]:
 
 
 def found_again(stored: StoredCase) -> str:
-    """The target a case was found on, also from another folder of the same project."""
+    """Return the target a case was found on, also from another folder of the same project."""
     text = stored.claim.target
     head, name = split(text)
     mine = stored.whose[0].rpartition(":")[0] if stored.whose else ""
@@ -227,7 +230,7 @@ def _path(name: str, directory: Path) -> Path:
 
 
 def read(name: str, directory: Path) -> StoredCase:
-    """A stored case by its id or its path; raises InputError."""
+    """Return a stored case by its id or its path; raises InputError."""
     path = _path(name, directory)
     try:
         return StoredCase.from_json(read_json(path, "a case", MAX_BYTES))

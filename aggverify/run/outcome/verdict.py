@@ -113,7 +113,7 @@ class ReportedFinding:
 
 
 def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
-    """The same once all are known: one diagnosis for all whose weights one formula gives."""
+    """Return the same once all are known: one diagnosis for all whose weights one formula gives."""
     found = merge_diagnoses([(report.finding, report.diagnosis) for report in reports])
     pairs = zip(reports, found, strict=True)
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
@@ -130,7 +130,7 @@ def summary(
     spoiled: bool = False,
     planned: int = 0,
 ) -> model.Check:
-    """What a check did, as the document has it."""
+    """Return what a check did, as the document has it."""
     return model.Check(
         check.name,
         check.title,
@@ -228,8 +228,9 @@ def _precedence(report: ReportedFinding) -> int:
 
 
 def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether another finding, which came before, accounts for one without a cause. One that is
-    accepted, or a hazard, leads none that fails: that would be hidden.
+    """Whether another finding, which came before, accounts for one without a cause.
+
+    One that is accepted, or a hazard, leads none that fails: that would be hidden.
     """
     if report.fails and not other.fails:
         return False
@@ -297,8 +298,10 @@ def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
 def covered(
     waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
-    """The findings that a waiver is for; and those that one of an older version may be for, where
-    they are not all the same: it is then for none of them.
+    """Return the findings that a waiver is for.
+
+    And those that one of an older version may be for, where they are not all the same: it is then
+    for none of them.
     """
     if exact := [report for report in reports if report.is_covered(waiver)]:
         return exact, []
@@ -307,7 +310,7 @@ def covered(
 
 
 def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.Waiver:
-    """The waiver with how many of these it covers."""
+    """Return the waiver with how many of these it covers."""
     exact, like = covered(waiver, reports)
     ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
     return structs.replace(waiver, findings=len(exact), ambiguous=ambiguous)
@@ -321,7 +324,7 @@ def _has_unmatched(verdicts: Sequence[RunVerdict]) -> bool:
 
 
 def why(stop: BaseException) -> Incomplete:
-    """What a verdict is called that this has ended."""
+    """Return what a verdict is called that this has ended."""
     if isinstance(stop, KeyboardInterrupt):
         return Incomplete.INTERRUPTED
     return Incomplete.OUT_OF_TIME if isinstance(stop, OutOfTime | TooLate) else Incomplete.STOPPED

@@ -41,7 +41,9 @@ def choose(
     wanted: str,
     among: Collection[Convention] | None = None,
 ) -> Choice:
-    """The reducer among what the module offers; raises CandidateError with what stands there.
+    """Return the reducer among what the module offers.
+
+    Raises CandidateError with what stands there.
 
     ``among``: what is found out from a signature; all that can be where nothing is named.
     """
@@ -65,7 +67,7 @@ def choose(
 def _named(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """What the person named: taken if it can be called at all."""
+    """Return what the person named: taken if it can be called at all."""
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
@@ -157,7 +159,7 @@ def _several(target: Target, found: Sequence[Choice]) -> str:
 
 
 def _no_such(target: Target, offers: Sequence[Offer]) -> str:
-    """That nothing has the name a person typed."""
+    """Return that nothing has the name a person typed."""
     file = target.text.rpartition(":")[0]
     own = [o for o in offers if o.own]
     text = f"{file} has no {target.name!r:.200}"
@@ -208,7 +210,7 @@ def _nothing_found(
 
 
 def nearest(offers: Sequence[Offer]) -> Offer | None:
-    """What an adapter is written for: a method where it fits no function."""
+    """Return what an adapter is written for: a method where it fits no function."""
     return best([o for o in offers if not o.owner]) or best([o for o in offers if o.owner])
 
 

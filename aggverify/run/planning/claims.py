@@ -36,7 +36,7 @@ from aggverify.run.planning.target import Target
 
 
 def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
+    """Return the module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
     declared = description.get("declared") or {}
     own = declared.get("engine") if isinstance(declared, Mapping) else None
     if isinstance(own, str) and ":" in own:
@@ -73,8 +73,9 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
 
 
 def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
-    """The command line's value, or where it has none the value from elsewhere; both together of an
-    option that adds.
+    """Return the command line's value, or where it has none the value from elsewhere.
+
+    Both together of an option that adds.
     """
     if option.kind is OptionType.FLAG:
         return bool(own or written.get(option.key))
@@ -315,7 +316,7 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
 
 
 def _offered(name: str, choice: Choice) -> bool:
-    """A family's member can be any function that does not get its mode as an argument."""
+    """Return a family's member can be any function that does not get its mode as an argument."""
     how = choice.convention
     kind = family(name)
     is_member = (kind in FAMILIES or kind in PAIRED) and not how.mode_is_argument

@@ -56,8 +56,9 @@ def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -
 
 
 def _communicates(subject: Subject, executor: Executor) -> bool:
-    """Whether ranks issue collectives of its own on a step of two, by their traces; not asked of
-    code that names none.
+    """Whether ranks issue collectives of its own on a step of two, by their traces.
+
+    Not asked of code that names none.
     """
     if "other ranks" not in subject.found.surroundings:
         return False
@@ -72,7 +73,7 @@ def _communicates(subject: Subject, executor: Executor) -> bool:
 
 
 def compiling(subject: Subject) -> Subject:
-    """The subject with a word on how compiled code was run, if it has any."""
+    """Return the subject with a word on how compiled code was run, if it has any."""
     if not subject.found.compiles:
         return subject
     if subject.claim.compiled:

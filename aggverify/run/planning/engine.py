@@ -42,7 +42,7 @@ class _Fit:
 
 
 def possible_engines(subject: Subject) -> list[str]:
-    """The claim's engine, and after it every other one, unless somebody has named it."""
+    """Return the claim's engine, and after it every other one, unless somebody has named it."""
     mine, how = subject.claim.engine, subject.convention
     if subject.found.engine_declared:
         return [mine]

@@ -33,7 +33,7 @@ added epsilon is not."""
 
 
 def distinguishing_cases() -> tuple[Case, ...]:
-    """The distinguishing steps on one rank."""
+    """Return the distinguishing steps on one rank."""
     return tuple(_trivial(text) for text in IDENTIFYING)
 
 

@@ -13,7 +13,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 def own_names(how: Convention) -> Mapping[str, str]:
-    """The modes by what the convention's function calls them."""
+    """Return the modes by what the convention's function calls them."""
     mode_values = getattr(how, "mode_values", None) or {}
     return {value: name for name, value in mode_values.items() if isinstance(value, str)}
 
@@ -21,9 +21,10 @@ def own_names(how: Convention) -> Mapping[str, str]:
 def canonical(
     name: str, micro_batch_size: int | None = None, own: Mapping[str, str] = NOTHING
 ) -> tuple[str, tuple[str, ...]]:
-    """The mode's own name and what the verdict notes of the one given, if there is anything; raises
-    InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's names,
-    which go before those of frameworks.
+    """Return the mode's own name and what the verdict notes of the one given, if there is anything.
+
+    Raises InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's
+    names, which go before those of frameworks.
     """
     if name == NONLINEAR:
         return name, ()
@@ -52,7 +53,7 @@ def canonical(
 
 
 def _known(name: str) -> str | None:
-    """What it means to all, None for nothing."""
+    """Return what it means to all, None for nothing."""
     try:
         meaning = translated(name).mode
         return meaning if meaning == LEGACY.name else mode(meaning).name
@@ -61,7 +62,7 @@ def _known(name: str) -> str | None:
 
 
 def _sized(name: str, meaning: str, size: int | None) -> tuple[str, tuple[str, ...]]:
-    """The mode over micro-batches of that size, and that it is another for every size."""
+    """Return the mode over micro-batches of that size, and that it is another for every size."""
     other = family(name) != LEGACY.name
     if size is None:
         described = f"{meaning}, which" if other else name

@@ -30,7 +30,7 @@ class PlannedCheck:
     """For what reason, where the state is not enough."""
 
     def becoming(self, state: State, why_not: str | None) -> PlannedCheck:
-        """The same entry, not to be run for that reason."""
+        """Return the same entry, not to be run for that reason."""
         return replace(self, instead=state, why_not=why_not)
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
 
 def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
-    """The plan of a subject; what earlier checks find out may still shorten it."""
+    """Return the plan of a subject; what earlier checks find out may still shorten it."""
     asked = tuple(checks)
     mine = tuple(check for check in asked if check.of_calls == subject.only_called)
     if asked and not mine:  # nothing else was asked for
@@ -137,7 +137,7 @@ def _has_layouts(space: Space | None) -> bool:
 
 
 def _refused(check: Check, subject: Subject) -> Refused | None:
-    """What the candidate refuses and the check is about."""
+    """Return what the candidate refuses and the check is about."""
     for one in subject.refused:
         others = tuple(r for r in subject.refused if r != one)
         if _has_layouts(check.space(subject.knowing(refused=others))):

@@ -39,14 +39,15 @@ _ANYBODYS = stat.S_ISVTX | stat.S_IWOTH
 
 
 def root(start: Path) -> Path:
-    """The project's folder; ``start`` itself where there is no project."""
+    """Return the project's folder; ``start`` itself where there is no project."""
     last = folders(start)[-1]
     return last if any((last / sign).exists() for sign in _SIGNS) else start
 
 
 def places(module: str, path: Sequence[str]) -> list[Path]:
-    """Where the code of a module on that path lies, which is not imported for that; somewhere,
-    where that is not known: what else finds a module may be anybody's.
+    """Where the code of a module on that path lies, which is not imported for that.
+
+    Somewhere, where that is not known: what else finds a module may be anybody's.
     """
     found: list[str] = []
     name, folders = "", list(path)

@@ -137,7 +137,7 @@ def is_own_code(text: str | None) -> bool:
 
 
 def _with(option: Option, given: Any, settings_values: Any) -> Any:
-    """The command line's value, or the project's; both together of an option that adds."""
+    """Return the command line's value, or the project's; both together of an option that adds."""
     if option.adds and given is not None and settings_values is not None:
         return (*texts(given), *texts(settings_values))
     return settings_values if given is None else given

@@ -40,12 +40,12 @@ class Settings:
     source: Path | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or the default."""
+        """Return the value of a key, or the default."""
         return self.values.get(key, default)
 
 
 def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[str, Any]:
-    """The values if every key and value can be used; raises InputError naming ``where``."""
+    """Return the values if every key and value can be used; raises InputError naming ``where``."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where} must be a table of plain values, got {shown(values)}")
     for key, value in values.items():
@@ -134,7 +134,7 @@ def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = 
 def read(
     path: Path, *, required: bool = True, trusted: bool = True, named_options: Collection[str] = ()
 ) -> Settings:
-    """The settings of one TOML file; raises InputError for what cannot be read or used."""
+    """Return the settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
         text = contents(path, MAX_BYTES)
         if len(text) > MAX_BYTES:

@@ -27,7 +27,7 @@ class Target:
     name: str | None
 
     def setup(self) -> dict[str, str]:
-        """What a template process needs to import it."""
+        """Return what a template process needs to import it."""
         named = {} if self.name is None else {"name": self.name}
         if self.path is not None:
             return {"path": str(self.path), **named}
@@ -72,8 +72,9 @@ def _readable(path: Path) -> Path:
 
 
 def dotted_instead(path: Path, name: str | None, command: str = "check") -> str | None:
-    """The command for a file that imports relatively, which only works by its dotted name; None
-    for a file without such an import.
+    """Return the command for a file that imports relatively, which only works by its dotted name.
+
+    None for a file without such an import.
     """
     try:
         tree = parsed(path.read_bytes())

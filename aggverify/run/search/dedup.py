@@ -52,7 +52,7 @@ def raised_at(found: Finding) -> tuple[str, str] | None:
 
 
 def _size(found: Finding) -> Fraction | None:
-    """The deviation, relative to what is expected; None where it is no number."""
+    """Return the deviation, relative to what is expected; None where it is no number."""
     token = found.token
     if found.error is None or (token is not None and not _is_finite(found, token)):
         return None

@@ -174,7 +174,7 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
 
 
 def _as_wide(space: Space, wide: Space) -> Space:
-    """The space with the sizes of a layout that the other has, on no more ranks."""
+    """Return the space with the sizes of a layout that the other has, on no more ranks."""
     return replace(
         space,
         max_dp=wide.max_dp,

@@ -75,8 +75,10 @@ def explain(
     own: Sequence[Case],
     others: Sequence[Case] = (),
 ) -> Diagnosis | None:
-    """Diagnose a finding; ``own`` are the cases of the check that made it, ``others`` more like
-    these, on which a formula may be tried.
+    """Diagnose a finding.
+
+    ``own`` are the cases of the check that made it, ``others`` more like these, on which a formula
+    may be tried.
     """
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message has all that is known
@@ -346,8 +348,9 @@ def _double(case: Case) -> Case:
 def _not_finite(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Where something is not finite, with and without units that are empty; in float64 first, then
-    as it was found.
+    """Where something is not finite, with and without units that are empty.
+
+    In float64 first, then as it was found.
     """
     space = spread(subject, min_units=1, empty_samples=True)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))

@@ -24,8 +24,9 @@ UNNAMED = "another-formula"
 
 
 def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tuple[Suspect, ...]:
-    """What only the failing cases took, or they above all; nothing for a cause that is named, or
-    where the code has no conditions.
+    """Return what only the failing cases took, or they above all.
+
+    Nothing for a cause that is named, or where the code has no conditions.
     """
     named = diagnosis is not None and diagnosis.bug is not None and diagnosis.bug.name != UNNAMED
     found = run.subject.found
@@ -37,8 +38,9 @@ def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tup
 
 
 def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
-    """The failing one and those next to it, which pass for the most part; others that failed; and
-    some of all kinds.
+    """Yield the failing one and those next to it, which pass for the most part; others that failed.
+
+    And some of all kinds.
     """
     space = run.space
     yield finding.case
@@ -51,8 +53,9 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
 
 
 def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
-    """What each of them ran as it was laid out, and whether it shows this finding; one that shows
-    another is left out, and one without a result.
+    """Return what each of them ran as it was laid out, and whether it shows this finding.
+
+    One that shows another is left out, and one without a result.
     """
     variants = [[replace(as_run_spec(each), noted=True) for each in run.check.variants(case)]
                 for case in cases]  # fmt: skip

@@ -64,7 +64,7 @@ def _factor(finding: Finding, token: int | None) -> float | None:
 
 
 def variations(case: Case, space: Space) -> Iterator[tuple[str, Case]]:
-    """The case with one field changed: its name, and the case."""
+    """Yield the case with one field changed: its name, and the case."""
     for name, build in _builders(case, space):
         try:
             varied = build()

@@ -56,8 +56,10 @@ def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> 
 
 
 def exact_cases(kinds: Sequence[CpKind]) -> Iterator[Case]:
-    """One and two of each size; four tokens a sample, two samples a prompt group, one group a
-    micro-batch. Behind a prompt of one token every shard has a power of two of them as well.
+    """One and two of each size.
+
+    Four tokens a sample, two samples a prompt group, one group a micro-batch. Behind a prompt of
+    one token every shard has a power of two of them as well.
     """
     for d, c, k in product((1, 2), repeat=3):
         sample = b"\1" * 4

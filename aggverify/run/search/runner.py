@@ -1,5 +1,6 @@
-"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small;
-and a few more, for what that one may hide.
+"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small.
+
+And a few more, for what that one may hide.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class CheckRun:
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
-        """The finding on the smallest case that shows it, or None when every case passes.
+        """Return the finding on the smallest case that shows it, or None when every case passes.
 
         ``deadline``: in seconds of :meth:`clock`. Raises OutOfTime where the whole
         command has none left and nothing was found.
@@ -130,7 +131,7 @@ class CheckRun:
         return self.smaller(self.found)
 
     def smaller(self, found: Finding) -> Finding:
-        """The same finding on the smallest case that shows it, as far as there is time."""
+        """Return the same finding on the smallest case that shows it, as far as there is time."""
         self.found = found
         with suppress(OutOfTime):  # then the smallest so far is small enough
             self.found = shrink(found, self._smaller, self.space)
@@ -238,7 +239,7 @@ class CheckRun:
                 yield case
 
     def first_failure(self, cases: Sequence[Case]) -> Finding | None:
-        """The finding on the smallest of these cases that fail."""
+        """Return the finding on the smallest of these cases that fail."""
         found = filter(None, self.findings(cases))
         self.found = min(found, key=lambda f: f.case.size, default=None)
         return self.found
@@ -318,7 +319,10 @@ class CheckRun:
         return self._rounds
 
     def stored_cases(self) -> list[Case]:
-        """What is known to be hard, brought into its space; nothing where it has its own cases."""
+        """Return what is known to be hard, brought into its space.
+
+        Nothing where it has its own cases.
+        """
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
@@ -360,7 +364,7 @@ def _first(judged: Judged) -> Finding | None:
 
 
 def _doubling(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """The cases in batches that double."""
+    """Yield the cases in batches that double."""
     rest, size = iter(cases), FIRST_BATCH
     while batch := list(islice(rest, size)):
         yield batch

@@ -33,7 +33,7 @@ BATCH = 16
 
 
 def shrink(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The same finding on the smallest case found."""
+    """Return the same finding on the smallest case found."""
     return reduced(shrink_by_listing(finding, judge, space) or finding, judge, space)
 
 
@@ -54,7 +54,7 @@ def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Find
 def _first(
     wanted: Finding, cases: Sequence[Case], judge: JudgeCases, costly: bool
 ) -> Finding | None:
-    """The first of the cases that shows it; few at a time first: most are found at once."""
+    """Return the first of the cases that shows it; few at a time first: most are found at once."""
     tried, size = 0, 1
     while tried < len(cases):
         for found in judge(list(cases[tried : tried + size])):
@@ -122,7 +122,7 @@ def _losses(step: Step) -> tuple[float, ...]:
 
 
 def _varied(case: Case, space: Space) -> Iterator[Case]:
-    """The case, and what enumeration takes to be the same where the space does not."""
+    """Yield the case, and what enumeration takes to be the same where the space does not."""
     yield case
     step, layout = case.step, case.layout
     if space.rejects and case.masked_tokens():
@@ -136,7 +136,7 @@ def _varied(case: Case, space: Space) -> Iterator[Case]:
 
 
 def _rejected(sample: Sample) -> Sample:
-    """What is masked was rejected after the fact."""
+    """Return what is masked was rejected after the fact."""
     if sample.num_unmasked == sample.response_length:
         return sample
     return replace(sample, original_mask=b"\1" * sample.response_length)

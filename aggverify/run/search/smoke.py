@@ -49,8 +49,10 @@ def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
 
 
 def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
-    """Those whose mode the reducer takes. One of several that were not asked for by name, and that
-    it refuses on the simplest steps, is not one of its modes: the others note it.
+    """Those whose mode the reducer takes.
+
+    One of several that were not asked for by name, and that it refuses on the simplest steps, is
+    not one of its modes: the others note it.
     """
     if len(subjects) < 2 or any(s.found.mode_declared for s in subjects):
         return tuple(subjects)
@@ -68,8 +70,9 @@ def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...
 
 
 def _refused(subject: Subject, executor: Executor) -> str | None:
-    """With what words it declines every one of the simplest steps, the first's; None where it
-    takes one, or fails in another way.
+    """With what words it declines every one of the simplest steps, the first's.
+
+    None where it takes one, or fails in another way.
     """
     why: list[str] = []
     for case in simplest(subject):
@@ -85,7 +88,7 @@ def _refused(subject: Subject, executor: Executor) -> str | None:
 
 
 def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFinding | None:
-    """The failure seen again in fresh ranks, with what the reducer was given there."""
+    """Return the failure seen again in fresh ranks, with what the reducer was given there."""
     executor.fresh()
     with executor.patient():
         [again] = executor.run(subject, [case])

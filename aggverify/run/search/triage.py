@@ -51,6 +51,7 @@ def triage_finding(
     run: CheckRun, finding: Finding, found: Evidence, on_confirmed: Callable[[Finding], None]
 ) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
+
     ``on_confirmed``: called as soon as it is confirmed, before it is explained.
 
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
@@ -109,7 +110,7 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
 
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
-    """What is found on its case in fresh worlds."""
+    """Return what is found on its case in fresh worlds."""
     run.executor.fresh()
     with run.executor.patient():
         return run.judge_again(finding.case)
@@ -169,8 +170,9 @@ def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
 
 
 def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
-    """Its variants, where there are several, each in ranks that have run nothing; none where one
-    comes to no result.
+    """Its variants, where there are several, each in ranks that have run nothing.
+
+    None where one comes to no result.
     """
     alone = [replace(as_run_spec(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
@@ -180,7 +182,7 @@ def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
 
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
-    """What the candidate computes instead, from observations made for that purpose."""
+    """Return what the candidate computes instead, from observations made for that purpose."""
     distinguishing_cases = run.check.distinguishing_cases
     own = [
         *run.stored_cases(),
