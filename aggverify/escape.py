@@ -14,8 +14,9 @@ _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 
 
 def clean(text: str) -> str:
-    """Without control and invisible characters (escape sequences, text direction), and with nothing
-    a CI service would take for a command; line feeds stay.
+    """Remove control and invisible characters (escape sequences, text direction).
+
+    Also what a CI service would take for a command; line feeds stay.
     """
     text = text.replace("\t", "    ")
     text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)

@@ -144,7 +144,7 @@ def put(path: Path, text: str) -> None:
 
 
 def _own_output(found: os.stat_result | None) -> int | None:
-    """The descriptor of standard output or error that this file is, as /dev/stdout is one."""
+    """Return the descriptor of standard output or error that this file is (/dev/stdout)."""
     if found is None or stat.S_ISCHR(found.st_mode):
         return None
     for descriptor in (1, 2):

@@ -57,7 +57,7 @@ def probe_log_probs(
     count: Any = None,
     step: int | None = None,
 ) -> T:
-    """The log-probabilities themselves, as :func:`probe` for trainers that have no losses by token.
+    """Return the log-probabilities, as :func:`probe` for trainers without losses by token.
 
     A token's loss is minus its ratio times its advantage; a token whose advantage is 0 shows no
     weight. ``old_log_probs``: those that ratios are taken to, where they are not all 1.

@@ -45,7 +45,7 @@ class Numbers:
 
 
 def read(values: Any, dtype: str | None = None) -> Numbers:
-    """A flat float16, float32 or float64 array, or with ``dtype="bfloat16"`` uint16 bit patterns.
+    """Read a flat float16, float32 or float64 array, or with "bfloat16" uint16 bit patterns.
 
     Raises OracleError for anything else: integers and Fractions need no such care, and long
     doubles would not be read exactly.

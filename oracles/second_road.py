@@ -41,7 +41,7 @@ def scalar_mp(
     policy: Policy = DEFAULT_POLICY,
     dtype: str | None = None,
 ) -> Any:
-    """The step scalar as ``mpf``, rounded once, to nearest, to ``digits`` significant digits.
+    """Return the step scalar as ``mpf``, rounded once, to nearest, to ``digits`` digits.
 
     Takes what ``scalar`` takes and raises OracleError as it does. mpmath's own precision is left
     as it was.

@@ -95,7 +95,7 @@ class Observation:
             yield words + ("    <- beyond its bound" if token == self.worst else "")
 
     def _repr_html_(self) -> str:
-        """A notebook's picture: one row a sample, weights coloured by actual over expected."""
+        """Return a notebook's picture: a row a sample, coloured by actual over expected weight."""
         from aggverify.report.html_page import observed
 
         pairs = None

@@ -41,7 +41,7 @@ _ONE_AT_A_TIME = threading.RLock()
 def ranks(
     pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
 ) -> Iterator[Pool]:
-    """The given pool, or a new one that ends with the block, or when its time is over.
+    """Give the pool that is passed, or a new one that ends with the block or its time.
 
     Other threads wait.
     """
@@ -113,8 +113,9 @@ def check_case(
     adapter: str | None = None,
     pool: Pool | None = None,
 ) -> None:
-    """Raise AssertionError, with what ``aggverify replay`` would print, unless a stored
-    counterexample is fixed.
+    """Raise AssertionError unless a stored counterexample is fixed.
+
+    The error has what ``aggverify replay`` would print.
 
     ``case``: its plain data, or the path of its JSON file. ``reducer``: as for :func:`verify`; the
     one it was found on by default. ``oracle``, ``against``, ``engine``, ``adapter``: what it was

@@ -19,8 +19,10 @@ from aggverify.steps.layouts import MAX_RANKS, dimensions
 def stored(
     run: RecordedRun, number: int, asked: AuditRequest, target: str, called: str
 ) -> StoredCase:
-    """The step as a case of a reducer, ``path.py:name``, which the convention ``called`` calls;
-    raises InputError for a step that was not recorded, or that no replay can run.
+    """Return the step as a case of a reducer, ``path.py:name``, which ``called`` calls.
+
+    ``called``: a convention. Raises InputError for a step that was not recorded, or that no replay
+    can run.
     """
     step = next((s for s in run.steps if s.number == number), None)
     if step is None:

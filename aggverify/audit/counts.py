@@ -24,7 +24,7 @@ _FIX = "count the tokens of the micro-batches that go into this optimizer step"
 
 
 def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagnosis | None:
-    """What all wrong steps have in common, where each is off by one factor that gives a count."""
+    """Return what wrong steps have in common, each off by one factor that gives a count."""
     tokens = {step.number: step.step.num_unmasked for step in steps}
     counts = {}
     for step, observed, expected in wrong:
@@ -45,8 +45,9 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
 
 
 def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
-    """One number that every weight of every step is off by, where several sizes of this run, or
-    none, are that number: steps of one layout do not show which.
+    """Return one number that every weight of every step is off by.
+
+    Several sizes of this run, or none, are that number: steps of one layout do not show which.
     """
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
     known = [f for f in factors if f is not None]

@@ -59,7 +59,7 @@ def judged(subject: Subject, run: RecordedRun) -> tuple[model.Check, tuple[Judge
 
 
 def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None, float]:
-    """The update over the sum of all ranks' gradients, and the bound of that number, relative."""
+    """Return the update over the sum of all ranks' gradients, and its relative bound."""
     mine = [r for r in records if not run.ranks.copy(r)]
     shapes = {tuple(r.arrays["shape"].tolist()) for r in mine}
     if len(shapes) != 1 or len(mine) * run.ranks.tp_size * run.ranks.pp_size != run.ranks.world:

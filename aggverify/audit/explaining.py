@@ -68,8 +68,10 @@ def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> D
 
 
 def _spread_out(seen: WeightObservation) -> WeightObservation:
-    """With masked samples between all: where every micro-batch has as many samples, a formula of
-    so many in a row is not taken for one of micro-batches.
+    """Put masked samples between all.
+
+    Where every micro-batch has as many samples, a formula of so many in a row is not taken for one
+    of micro-batches.
     """
     case, width = seen.case, _BETWEEN + 1
     samples = case.step.samples

@@ -77,7 +77,7 @@ def roundings(subject: Subject, run: RecordedRun) -> int:
 
 
 def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
-    """Samples that nothing went backward through, and tokens that two ranks have."""
+    """Yield samples that nothing went backward through, and tokens that two ranks have."""
     for one in steps:
         step = one.step
         idle = [n for n, s in enumerate(step.samples) if not s.used and s.mask.any()]
@@ -162,8 +162,9 @@ def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, F
 
 
 def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[float, ...]:
-    """Weights as the simplest factors of the mode's that they are within their rounding: 1/2, and
-    not 268435461/536870912.
+    """Read weights as the simplest factors of the mode's that they are within their rounding.
+
+    For example 1/2, and not 268435461/536870912.
     """
     bound = relative(roundings(subject, run), PRECISIONS[precision(subject, run)])
 

@@ -1,5 +1,6 @@
-"""The job with a recorder in its ranks: a command, run with an environment that names its
-folder.
+"""The job with a recorder in its ranks.
+
+It is a command, run with an environment that names its folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _OPTIONAL = {"engine", "of", "within", *VALUES}
 
 
 def points(start: Path) -> Mapping[str, Mapping[str, str]]:
-    """The shipped probe points, and those of the project's pyproject.toml, which go before."""
+    """Return the shipped probe points, and the project's, which go before.
+
+    The project's are those of its pyproject.toml.
+    """
     shipped = tomllib.loads(files(__package__).joinpath("points.toml").read_text("utf-8"))
     for folder in project.folders(start):
         path = folder / "pyproject.toml"

@@ -183,7 +183,7 @@ class Recorder:
         self._stepped = True
 
     def _left(self) -> None:
-        """What nothing went backward through: it weighs nothing."""
+        """Record what nothing went backward through: it weighs nothing."""
         for entry in self._pending:
             if not entry.recomputed:
                 entry.weights = torch.zeros(entry.shape)
@@ -192,12 +192,12 @@ class Recorder:
         self._pending.clear()
 
     def scaled(self, by: float) -> None:
-        """What the next backward pass begins with is scaled."""
+        """Scale what the next backward pass begins with."""
         if self._pending:
             self._scale = by
 
     def skipped(self) -> None:
-        """A step that a scaler left out, or made, is over."""
+        """End a step that a scaler left out, or made."""
         self._stepped = True
 
     def _write(self, entry: ProbeCall) -> None:
@@ -257,7 +257,7 @@ def _per_advantage(log_probs: Tensor, advantages: Any, old: Any, gradient: Tenso
 
 
 def _per_label(logits: Tensor, labels: Tensor, ignored: int, gradient: Tensor) -> Read:
-    """The gradient of a row is its weight times (softmax - one_hot(label)): projected on that."""
+    """Project the gradient of a row, its weight times (softmax - one_hot(label)), on the latter."""
     rows, vocabulary = labels.reshape(-1), logits.shape[-1]
     found, sure = [], []
     step = max(1, _CHUNK // vocabulary)
@@ -321,8 +321,9 @@ def _place() -> dict[str, int]:
 
 
 def _scale_in_use() -> float:
-    """Of a scaler whose method was fetched before it was watched: ``scaler.scale(loss())`` looks it
-    up first, and calls the first probe then.
+    """Return the scale of a scaler whose method was fetched before it was watched.
+
+    ``scaler.scale(loss())`` looks it up first, and calls the first probe then.
     """
     kind = torch.amp.GradScaler
     scalers = [cast(Any, o) for o in gc.get_objects() if issubclass(type(o), kind)]
@@ -331,7 +332,7 @@ def _scale_in_use() -> float:
 
 
 def _watch_scaler(mine: Recorder) -> None:
-    """Takes a GradScaler's scale out, and ends a step that it leaves out."""
+    """Take a GradScaler's scale out, and end a step that it leaves out."""
     scaler = torch.amp.GradScaler
     scale, update = scaler.scale, scaler.update
 
@@ -348,7 +349,7 @@ def _watch_scaler(mine: Recorder) -> None:
 
 
 def _watch_deepspeed(mine: Recorder) -> None:
-    """The same of DeepSpeed's own fp16, which has its own scalers."""
+    """Do the same for DeepSpeed's own fp16, which has its own scalers."""
     module = sys.modules.get("deepspeed.runtime.fp16.loss_scaler")
     if module is None:
         return

@@ -30,7 +30,7 @@ class Reduction:
     _hooked: set[int] = field(default_factory=set)
 
     def watch(self, out: Tensor) -> None:
-        """Hook the smallest parameters below it, each of a shape that no other has."""
+        """Watch the smallest parameters below it, each of a shape that no other has."""
         found = [p for p in _leaves(out) if p.numel() <= MOST]
         shapes = [tuple(p.shape) for p in found]
         for parameter, shape in zip(found, shapes, strict=True):

@@ -115,7 +115,10 @@ def merged(
     tp: int | None = None,
     pp: int | None = None,
 ) -> RecordedRun:
-    """The run; raises InputError for records of two runs, or sizes that do not divide its world."""
+    """Return the run.
+
+    Raises InputError for records of two runs, or sizes that do not divide its world.
+    """
     records = [record for file in files for record in file.records]
     if not records:
         raise InputError("the files hold no complete record: no backward pass came to its end")
@@ -330,7 +333,7 @@ def _sample(one: MergedSample, rollout: int, group: int) -> Sample:
 def _cells(
     samples: Sequence[MergedSample], records: Sequence[Record], ranks: ParallelDims
 ) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
-    """Samples by data-parallel rank and micro-batch, and how many stand for empty ones."""
+    """Return samples by data-parallel rank and micro-batch, and how many stand for empty ones."""
     width = ranks.cp_size * ranks.tp_size
     shards = {
         r.head["rank"]: (r.head["rank"] // width) % ranks.dp_size for r in records

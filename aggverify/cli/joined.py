@@ -1,5 +1,6 @@
-"""A command that torchrun or srun has started several times: one process is the driver, which
-prints and writes, all others are hosts of its ranks.
+"""A command that torchrun or srun has started several times.
+
+One process is the driver, which prints and writes, all others are hosts of its ranks.
 """
 
 from __future__ import annotations
@@ -77,8 +78,10 @@ def refused(arguments: list[str]) -> str:
 
 
 def replay_log(hosts: Cluster) -> ReplayLog | None:
-    """What the launcher's store keeps for the case that all are started again, or has kept if they
-    were; None where they will not be. Raises InputError where there is nothing to go on from.
+    """Return what the launcher's store keeps for the case that all are started again.
+
+    Or has kept, if they were; None where they will not be. Raises InputError where there is nothing
+    to go on from.
     """
     from aggverify.errors import InputError
 
@@ -94,8 +97,9 @@ def replay_log(hosts: Cluster) -> ReplayLog | None:
 
 
 def _ends_in_order(hosts: Cluster) -> None:
-    """When the launcher ends this process, what is known by then is reported, and why there is no
-    more; where that is done already it is not disturbed.
+    """Report what is known when the launcher ends this process, and why there is no more.
+
+    Where that is done already it is not disturbed.
     """
     from aggverify.world import PoolError
 

@@ -16,7 +16,7 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """The option's callback."""
+    """Print the versions and end the command, as the option's callback."""
     if wanted and not context.resilient_parsing:
         click.echo("\n".join(versions()))
         context.exit()

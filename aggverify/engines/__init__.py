@@ -90,8 +90,9 @@ def engine(name: str) -> EngineSpec:
 
 
 def formulas() -> list[EngineSpec]:
-    """The usual engines that can run here: what is a formula's stands for others, and what
-    deviates is asked for by name.
+    """Return the usual engines that can run here.
+
+    What is a formula's stands for others, and what deviates is asked for by name.
     """
     usable_ones = (e for e in ENGINES.values() if e.available() is None and e.deviates is None)
     return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
@@ -103,8 +104,10 @@ def closing(formula: EngineSpec) -> RealEngine | None:
 
 
 def usual(name: str) -> str:
-    """The engine whose contract its reducers are written for: itself, but for one that deviates
-    and for a library's own, for which a formula stands.
+    """Return the engine whose contract its reducers are written for.
+
+    It is the engine itself, but for one that deviates and for a library's own, for which a formula
+    stands.
     """
     if ":" in name:
         return name

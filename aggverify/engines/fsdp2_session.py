@@ -36,7 +36,7 @@ class Fsdp2Session:
         self._mesh: DeviceMesh | None = None
 
     def warm_up(self) -> None:
-        """The mesh of all ranks, and what a process's first sharded model sets up."""
+        """Set up the mesh of all ranks, and what a process's first sharded model needs."""
         self._mesh = init_device_mesh(self._device.type, (dist.get_world_size(),))
         model, *given = one_token(self._device)
         self._sharded(model)(*given).sum().backward()

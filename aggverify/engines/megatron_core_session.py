@@ -1,5 +1,7 @@
-"""The rank's side of Megatron-core itself: its schedule, its DistributedDataParallel and its
-``finalize_model_grads``, with slime's and miles' factors around the loss.
+"""The rank's side of Megatron-core itself.
+
+Its schedule, its DistributedDataParallel and its ``finalize_model_grads``, with slime's and miles'
+factors around the loss.
 """
 
 from __future__ import annotations
@@ -86,8 +88,10 @@ class MegatronCoreSession:
         return gradient
 
     def _forward_step(self, step: LocalStep) -> Callable[..., Any]:
-        """What Megatron calls for each micro-batch: the model's losses, and what is done to them
-        as slime's and miles' ``loss_function`` does it.
+        """Return what Megatron calls for each micro-batch.
+
+        The model's losses, and what is done to them as slime's and miles' ``loss_function`` does
+        it.
         """
         sizes = step.sizes
 

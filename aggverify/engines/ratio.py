@@ -15,9 +15,10 @@ Small ones, since a loss is made for every rank and micro-batch; each size has a
 
 
 def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:
-    """The update that ``one`` makes of the same local losses over ``other``'s, as a product of
-    sizes; empty where they do the same, None where it is no such product. Of losses that are
-    gathered, where one of them has no others.
+    """Return ``one``'s update over ``other``'s on the same losses, as a product of sizes.
+
+    Empty where they do the same, None where it is no such product. Of losses that are gathered,
+    where one of them has no others.
     """
     never = {**one.not_claimed, **other.not_claimed}
     found = {_powers(one, other, primes, "zigzag" in never) for primes in _PROBES}
@@ -38,8 +39,10 @@ def _powers(
 
 
 def _update(engine: EngineSpec, primes: Sequence[int], gathered: bool) -> Fraction:
-    """The update of losses that add up to 1, with every context-parallel rank counting all of its
-    micro-batch's tokens; times what the count of tokens has of the other sizes.
+    """Return the update of losses that add up to 1.
+
+    Every context-parallel rank counts all of its micro-batch's tokens; times what the count of
+    tokens has of the other sizes.
     """
     dp, cp, k, rollouts, tokens = primes
     cells, losses = dp * cp * k, dp * k * (1 if gathered else cp)

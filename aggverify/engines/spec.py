@@ -96,8 +96,9 @@ class EngineSpec(Protocol):
 
     @property
     def does(self) -> str:
-        """What such a trainer does with gradients, as in "your trainer averages them": the words of
-        a person who does not know our names.
+        """What such a trainer does with gradients, as in "your trainer averages them".
+
+        These are the words of a person who does not know our names.
         """
 
     @property
@@ -118,8 +119,9 @@ class EngineSpec(Protocol):
 
     @property
     def guessed(self) -> bool:
-        """Whether it is tried for a reducer whose engine is not named: not where one framework
-        alone trains so, whose convention names it.
+        """Whether it is tried for a reducer whose engine is not named.
+
+        Not where one framework alone trains so, whose convention names it.
         """
 
     @property
@@ -138,13 +140,15 @@ class EngineSpec(Protocol):
         """Modules that its sessions import and that take long: once, before ranks are forked."""
 
     def gathers(self, sizes: Sizes) -> int:
-        """Where losses are gathered over context parallelism: what the gather's backward multiplies
-        the slice by that it hands back to each rank.
+        """Return the factor of the slice that the gather's backward hands back to each rank.
+
+        Where losses are gathered over context parallelism.
         """
 
     def counted(self, tokens: Sequence[int], returned: int | None) -> int:
-        """The tokens of a micro-batch as its trainer counts them: from those of its samples, and
-        what the reducer has returned.
+        """Return the tokens of a micro-batch as its trainer counts them.
+
+        From those of its samples, and what the reducer has returned.
         """
 
     def available(self) -> str | None:
@@ -153,8 +157,9 @@ class EngineSpec(Protocol):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """The step scalar these local losses amount to: what a session's update is the gradient
-        of. Counts are per rank and micro-batch.
+        """Return the step scalar that these local losses amount to.
+
+        A session's update is its gradient. Counts are per rank and micro-batch.
         """
 
     def session(self, device: torch.device) -> EngineSession:
@@ -210,7 +215,7 @@ class LocalStep(Protocol):
         """Which of ``values`` are this rank's in micro-batch ``k``; int64, 1-D."""
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
-        """The candidate's loss of micro-batch ``k``, a scalar, from those tokens' losses, 1-D.
+        """Return the candidate's loss of micro-batch ``k``, a scalar, from its tokens' losses, 1-D.
 
         ``losses`` depends on the session's parameter, with derivative 1 per token.
         """
@@ -241,15 +246,16 @@ class LocalStep(Protocol):
         """
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
-        """Of whole sequences of micro-batch ``k``, whose cross entropy depends on ``theta`` as its
-        losses do.
+        """Return logits of whole sequences of micro-batch ``k``.
+
+        Their cross entropy depends on ``theta`` as its losses do.
         """
 
     def steps_with(self, optimizer: Optimizer) -> None:
         """Raise for one whose step is not the gradient, taken away."""
 
     def trained(self, update: Tensor) -> None:
-        """What came of that: float64, 1-D, an element per response token."""
+        """Take the update that came of it: float64, 1-D, an element per response token."""
 
 
 class Gradients(Protocol):

@@ -1,5 +1,6 @@
-"""What a candidate's training step does with torch's own tools, seen while it runs: gradients that
-it clips, and steps that a GradScaler leaves out.
+"""What a candidate's training step does with torch's own tools, seen while it runs.
+
+Gradients that it clips, and steps that a GradScaler leaves out.
 """
 
 from __future__ import annotations

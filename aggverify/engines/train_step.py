@@ -19,8 +19,10 @@ norms they are clipped at, with the other larger. Powers of two, which round not
 
 @dataclass(frozen=True, slots=True)
 class TrainStepEngine(Usual):
-    """Nothing of it is ours: wrapping the model, backward, accumulation, reduction, and the
-    optimizer where there is one.
+    """An engine of which nothing is ours.
+
+    Wrapping the model, backward, accumulation, reduction, and the optimizer where there is one are
+    the candidate's.
     """
 
     name: str = "train-step"

@@ -81,8 +81,9 @@ class Claim:
         return self.convention if self.adapter is None else self.adapter
 
     def effect(self, code: Code) -> Effect:
-        """What a finding of this code does to the verdict: a hazard fails where what it depends on
-        is claimed.
+        """Return what a finding of this code does to the verdict.
+
+        A hazard fails where what it depends on is claimed.
         """
         fails = self.strict or code.promise in self.claimed
         return Effect.FAILS if code.effect is Effect.HAZARD and fails else code.effect

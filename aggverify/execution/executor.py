@@ -117,8 +117,10 @@ class Executor:
         return time.monotonic() - sum(loading)
 
     def budget_clock(self) -> float:
-        """Seconds without those that processes wait for a processor, for each other's as well: how
-        much is tried does not depend on what else runs. May step back a little, as load grows.
+        """Return seconds without those that processes wait for a processor.
+
+        Those of other processes are left out as well: how much is tried does not depend on what
+        else runs. May step back a little, as load grows.
         """
         now = time.monotonic()
         if math.isnan(self._began):
@@ -178,8 +180,9 @@ class Executor:
         return self.submit(subject, cases).executions()
 
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
-        """Start the cases, but those that have been run for another judge of the subject in these
-        ranks: a bare case has one result, and what has not is found where it is run twice.
+        """Start the cases, but those that these ranks have run for another judge of the subject.
+
+        A bare case has one result, and what has not is found where it is run twice.
         """
         specs = list(map(as_run_spec, cases))
         keys = [_key(t.case) if _is_bare(t) else None for t in specs]
@@ -248,9 +251,7 @@ class Executor:
         return reduced(subject, whole)
 
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
-        """Where torch.compile compiles, launched, or under another engine: ranks of their own,
-        which stay.
-        """
+        """Return other ranks, which stay: compiled, launched, or under another engine."""
         if where not in self._others:
             setup, more = _SETUPS[where]
             setup = {**setup, **asked}
@@ -389,7 +390,7 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
-    """A promise holds for the steps before, too: of these, those that the trainer may run."""
+    """Keep, of the steps before, those that the trainer may run: a promise holds for them, too."""
     return replace(wanted, before=tuple(filter(subject.keeps_promises, wanted.before)))
 
 

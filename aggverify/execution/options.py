@@ -1,5 +1,7 @@
-"""Every option of ``aggverify check``, once: the command line, the settings and their JSON schema,
-a file's own ``AGGVERIFY`` and the request are made from this table. Imports nothing heavy.
+"""Every option of ``aggverify check``, once.
+
+The command line, the settings and their JSON schema, a file's own ``AGGVERIFY`` and the request are
+made from this table. Imports nothing heavy.
 """
 
 from __future__ import annotations

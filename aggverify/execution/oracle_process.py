@@ -1,5 +1,6 @@
-"""A person's own oracle (``--oracle FILE``) in a child process: it may hang, exit or eat memory,
-and settings of a pull request may name it.
+"""A person's own oracle (``--oracle FILE``) in a child process.
+
+It may hang, exit or eat memory, and settings of a pull request may name it.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def main(fd: int, parent: int, path: str) -> NoReturn:
-    """The child's side: load the file, answer steps until the connection ends."""
+    """Be the child: load the file, answer steps until the connection ends."""
     linux.die_with_parent(parent)
     most = memory.free() // 2
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -1,5 +1,6 @@
-"""Ranks that take their time are distinguished from ranks that are stuck or run away, and ranks
-that were ended from outside from ranks that end themselves.
+"""Slow ranks are distinguished from ranks that are stuck or run away.
+
+Ranks that were ended from outside are distinguished from ranks that end themselves.
 
 Code may import, compile or build tables at its first call, in every fresh rank again, and
 compilers wait for each other. A failure that may be no more than that is not believed at once.

@@ -129,16 +129,19 @@ class Subject:
         )
 
     def claiming(self, **changes: Any) -> Subject:
-        """The same subject under a claim changed in fields other than the oracle and the path it
-        is compared with.
+        """Return the same subject under a changed claim.
+
+        Of the claim, fields other than the oracle and the path it is compared with.
         """
         claim = replace(self.claim, **changes)
         how, what = convention(claim.called), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
     def under(self, name: str) -> Subject:
-        """The same subject under another engine, and so the path that it is compared with where
-        that one's engine is only taken over from here.
+        """Return the same subject under another engine.
+
+        So is the path that it is compared with, where that one's engine is only taken over from
+        here.
         """
         moved = self.claiming(engine=name)
         path = self.against
@@ -160,15 +163,14 @@ class Subject:
 
     @property
     def engine_assumed(self) -> bool:
-        """Whether another engine may be the trainer's: neither a person nor the convention names
-        one.
-        """
+        """Whether another engine may be the trainer's: no option and no convention names one."""
         return not (self.found.engine_declared or self.convention.fixes_engine)
 
     @property
     def engine_in_question(self) -> bool:
-        """Whether an assumed engine is not even the convention's usual one: the claim is not
-        complete, whatever comes of it.
+        """Whether an assumed engine is not even the convention's usual one.
+
+        The claim is not complete then, whatever comes of it.
         """
         usual = self.convention.default_engine(self.mode)
         return self.engine_assumed and self.engine.name != usual
@@ -326,8 +328,9 @@ class Subject:
 
     @property
     def features(self) -> frozenset[str]:
-        """What generated cases may contain: what the convention sees, plus explicit claims, less
-        what it refuses.
+        """What generated cases may contain.
+
+        What the convention sees, plus explicit claims, less what it refuses.
         """
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
         mine -= UNUSUAL - self.claimed - getattr(self.convention, "unusual", frozenset())
@@ -353,8 +356,9 @@ class Subject:
         return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around
 
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
-        """The case with losses that the convention can give, and, but with ``zeros``, of which it
-        shows every weight.
+        """Return the case with losses that the convention can give.
+
+        Unless ``zeros``, with losses of which it shows every weight.
         """
         if self.objective is not None and self.objective.negative:
             case = case.with_losses(tuple(-(abs(x) % 1) for x in case.losses))
@@ -368,8 +372,9 @@ class Subject:
         return not self.nonlinear and getattr(self.convention, "hides_zeros", False)
 
     def reports_instead(self, case: Case) -> Case | None:
-        """The case with other per-token losses, whose sum a loss of log-probabilities may report
-        just as well; None where there are none.
+        """Return the case with other per-token losses that may be reported just as well.
+
+        A loss of log-probabilities may report their sum; None where there are none.
         """
         plain = self.hides_zeros and self.objective is None
         return case.with_losses(score_terms(case.losses)) if plain else None

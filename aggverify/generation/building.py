@@ -43,8 +43,9 @@ def record_size(space: Space) -> int:
 
 
 def rest_size(units: int, most: int, space: Space) -> int:
-    """Bytes for what belongs to the whole case, and for ``most`` layouts of that many units: a
-    byte costs as much to draw as to use.
+    """Return the bytes for what is of the whole case, and for ``most`` layouts of the units.
+
+    A byte costs as much to draw as to use.
     """
     altered = space.shuffled or space.padded or space.blank_a_unit
     return 2 + space.ids + altered * (14 + units) + (most - 1) * (2 + units)

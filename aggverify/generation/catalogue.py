@@ -28,8 +28,9 @@ def unit_case() -> Case:
 
 
 def fully_masked(case: Case) -> Iterator[Case]:
-    """The case with its first sample fully masked, with its first micro-batch, and with the last
-    one of every rank.
+    """Yield the case with its first sample fully masked, then its first micro-batch, and others.
+
+    The last is with the last micro-batch of every rank.
     """
     first = frozenset(next(case.layout.cells())[2])
     last = frozenset(i for rank in case.layout.micro_batches for i in rank[-1])
@@ -49,8 +50,9 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
-    """Other steps on the grid's layouts, and units whose samples are apart: to distinguish what
-    the stored cases do not.
+    """Return other steps on the grid's layouts, and units whose samples are apart.
+
+    They distinguish what the stored cases do not.
     """
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
     return (*(grid_case(n, *row) for n, row in rows), _apart(4), _apart(2))

@@ -33,8 +33,9 @@ class ChoiceSource:
         return self.take(1)[0] > 127
 
     def order(self, count: int) -> list[int]:
-        """The numbers below ``count``, forwards or backwards: a switch shrinks, a permutation
-        would not, whatever the number of samples.
+        """Draw the numbers below ``count``, forwards or backwards.
+
+        A switch shrinks, a permutation would not, whatever the number of samples.
         """
         return list(range(count))[:: -1 if self.flag() else 1]
 

@@ -180,8 +180,9 @@ def _ids(build: Builder, size: tuple[int, int, int] = (1, 1, 1)) -> Case | None:
 
 
 def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
-    """Ids with the same place in a table that has so many, or in a type of integers whose largest
-    it is.
+    """Yield ids with the same place in a table of that many.
+
+    Or in a type of integers whose largest it is.
     """
     moduli = (c, c + 1) if (c + 1).bit_count() == 1 else (c,)
     for modulus, size in product(moduli, ((1, 1, 2), (1, 1, 1))):

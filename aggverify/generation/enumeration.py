@@ -56,7 +56,7 @@ def every_case(box: Box) -> Iterator[Case]:
 
 
 def _steps(count: int, cells: Cells, tokens: int, fan_out: bool) -> Iterator[Step]:
-    """Steps of ``count`` samples that differ under the symmetries of these cells."""
+    """Yield steps of ``count`` samples that differ under the symmetries of these cells."""
     masks = _masks(tokens)
     symmetries = _symmetries(cells)
     for labels in _labels(count, fan_out):

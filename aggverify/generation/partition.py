@@ -22,8 +22,9 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 
 
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
-    """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
-    anywhere, as ``where`` has it, with one byte a unit.
+    """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
+
+    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit.
     """
     dp, cp, k, kind = size
     count = dp * k
@@ -47,7 +48,7 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
 
 
 def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
-    """Samples, ids, micro-batches and ranks in another order.
+    """Draw another order of samples, ids, micro-batches and ranks.
 
     Rows dealt in order stay whole prompt groups.
     """

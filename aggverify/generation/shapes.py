@@ -69,8 +69,9 @@ def sparse(length: int, unmasked: int) -> bytes:
 
 
 def turns(count: int) -> bytes:
-    """A mask of so many runs of unmasked tokens, as an agent's turns leave them between answers of
-    its tools.
+    """Return a mask of so many runs of unmasked tokens.
+
+    An agent's turns leave them so between answers of its tools.
     """
     return b"".join(b"\1" * (1 + n % 2) + b"\0" * (1 + n % 3) for n in range(count))
 
@@ -274,9 +275,7 @@ _FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
 
 
 def few_and_many() -> tuple[Case, ...]:
-    """A step of hardly any unmasked tokens, and ones of very many, or of many rollouts, on one
-    rank.
-    """
+    """Return steps of few unmasked tokens, of very many, and of many rollouts, on one rank."""
     steps = (_FEW_OF_MANY, LONG_STEP, Step(_MANY_SAMPLES))
     return tuple(Case(s, Layout.trivial(len(s.samples)), levels(s)) for s in steps)
 

@@ -1,5 +1,7 @@
-"""Cases for what a reducer has not run yet: around the numbers next to a condition that went one
-way only, and what went a rare way once more, of the kinds of case that it was not seen on.
+"""Cases for what a reducer has not run yet.
+
+They are around the numbers next to a condition that went one way only; and what went a rare way is
+run once more, of the kinds of case that it was not seen on.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ def steered(
 
 
 def _like(space: Space, cases: Iterable[Case | None], example: Case) -> Iterator[Case]:
-    """Each case, before it one that also is of all kinds that the example is of: a condition is
-    reached on cases like the one that has reached it, and may be on no others.
+    """Yield each case, and before it one that also is of all kinds that the example is of.
+
+    A condition is reached on cases like the one that has reached it, and may be on no others.
     """
     wanted = [kind for kind in case_tags.decode(case_tags.tags(example)) if kind in _MADE]
     for case in filter(None, cases):

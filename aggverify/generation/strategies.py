@@ -50,7 +50,7 @@ def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[byte
 
 @lru_cache(maxsize=64)
 def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
-    """Steps of 1 to 6 samples (or whole prompt groups, where the space has them).
+    """Draw steps of 1 to 6 samples (or whole prompt groups, where the space has them).
 
     Prompts of at least one token; smallest: one sample of one token.
     """
@@ -141,8 +141,9 @@ def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
 
 
 def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
-    """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
-    coincide").
+    """Draw steps on which these modes have pairwise different weights.
+
+    See semantics.md, "Where the modes coincide".
     """
     names = tuple(modes)
     return (

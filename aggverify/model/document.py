@@ -92,8 +92,9 @@ class Document(Part, frozen=True):
 
 
 def comparable(document: Document) -> Document:
-    """What two runs with the same plan on the same code have in common: all but what the clock and
-    the order of threads have a part in.
+    """Return what two runs with the same plan on the same code have in common.
+
+    That is all but what the clock and the order of threads have a part in.
     """
     verdicts = tuple(
         replace(

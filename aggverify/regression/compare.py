@@ -51,7 +51,7 @@ def compare(
 
 
 def _exit(codes: Sequence[int]) -> int:
-    """Findings first; nothing compared is no judgement."""
+    """Return the exit code: findings first; nothing compared is no judgement."""
     if FINDINGS in codes:
         return FINDINGS
     return NO_JUDGEMENT if NO_JUDGEMENT in codes or not codes else CONFORMS

@@ -42,7 +42,7 @@ def gone(base: Verdict) -> Change:
 
 
 def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Checks that came to a result and do not, those with one reason together."""
+    """Yield checks that came to a result and do not, those with one reason together."""
     now = {check.name: check for check in head.checks}
     together: dict[tuple[str, str], list[Check]] = {}
     for check in base.checks:
@@ -67,7 +67,7 @@ def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _thinner(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Checks that pass on clearly fewer cases."""
+    """Yield checks that pass on clearly fewer cases."""
     now = {check.name: check for check in head.checks}
     for check in base.checks:
         after = now.get(check.name)

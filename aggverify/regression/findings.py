@@ -131,7 +131,7 @@ def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Chang
 
 
 def _weights(finding: Finding, seen: Replay | None) -> tuple[float, ...] | None:
-    """What the other side gives the tokens of its case: where it passes, what is expected."""
+    """Return the other side's weights on its case: the expected ones, where it passes."""
     if seen is not None and seen.outcome is Again.PASSES and finding.expected is not None:
         return tuple(map(float, finding.expected))
     return None if seen is None else _of(finding, seen.observed)

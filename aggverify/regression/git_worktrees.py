@@ -26,8 +26,9 @@ class Tree:
     """The folder in it that the person stands in."""
 
     def environment(self) -> dict[str, str]:
-        """The variables of a command that imports everything of the repository from this tree, also
-        what is installed from the person's own checkout.
+        """Return the variables of a command that imports all of the repository from this tree.
+
+        Also what is installed from the person's own checkout.
         """
         own = [folder for folder in (self.root, self.root / "src") if folder.is_dir()]
         given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -44,8 +45,10 @@ class Tree:
 
 
 def _imported_from() -> Iterator[Path]:
-    """The folders that this interpreter imports from, those of editable installs included: by lines
-    of a ``.pth`` file, which are in ``sys.path``, or by a finder that setuptools writes.
+    """Yield the folders that this interpreter imports from, those of editable installs included.
+
+    They are found by lines of a ``.pth`` file, which are in ``sys.path``, or by a finder that
+    setuptools writes.
     """
     yield from (Path(path) for path in sys.path if path)
     for name, module in list(sys.modules.items()):
@@ -97,8 +100,9 @@ def repository() -> Path:
 
 @contextlib.contextmanager
 def temporary(top: Path) -> Iterator[Path]:
-    """A folder for worktrees and documents, removed afterwards, even where this process is killed:
-    a shell waits for that, and forgets worktrees of the repository ``top`` that are gone.
+    """Give a folder for worktrees and documents, removed even if this process is killed.
+
+    A shell waits for that, and forgets worktrees of the repository ``top`` that are gone.
     """
     folder = Path(tempfile.mkdtemp(prefix="aggverify-")).resolve()
     cleaner = subprocess.Popen(
@@ -120,7 +124,7 @@ _CLEANER = 'cat; rm -rf -- "$1"; git -C "$2" worktree prune'
 
 @contextlib.contextmanager
 def checked_out(*revisions: str) -> Iterator[tuple[Tree, ...]]:
-    """A tree for each revision, or folder that is there; nothing is left of it afterwards."""
+    """Give a tree for each revision, or folder that is there; nothing is left of it afterwards."""
     top = repository()
     inside = Path.cwd().resolve().relative_to(top)
     with contextlib.ExitStack() as stack:

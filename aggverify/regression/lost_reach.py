@@ -28,8 +28,10 @@ def _busier(base: Verdict, head: Verdict) -> bool:
 
 
 def _stops_earlier(base: Verdict, head: Verdict) -> bool:
-    """Whether the head has findings that the base has not: a check draws no more than it takes to
-    find something, so that fewer steps are no loss, and none at all still are.
+    """Whether the head has findings that the base has not.
+
+    A check draws no more than it takes to find something, so that fewer steps are no loss, and none
+    at all still are.
     """
     known = {finding.identity for finding in base.findings}
     return any(finding.identity not in known for finding in head.findings)
@@ -68,8 +70,9 @@ def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Functions of which nothing ran, and lines and outcomes that are still there and are not
-    reached on a kind of step any more.
+    """Yield functions of which nothing ran, and lines and outcomes that are not reached any more.
+
+    These are still there, and are not reached on a kind of step.
     """
     was, now = base.covered, head.covered
     if was.functions and not now.functions:

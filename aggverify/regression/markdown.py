@@ -58,6 +58,6 @@ def _details(change: Change) -> str:
 
 
 def _quiet(changes: Sequence[Change], comparison: Comparison) -> str:
-    """Changes that need no attention; collapsed."""
+    """Write the changes that need no attention; collapsed."""
     lines = [f"<details>\n<summary>✅ {view_model.tally(changes)}</summary>\n"]
     return "\n".join([*lines, _table(changes, comparison), "", "</details>"])

@@ -138,7 +138,7 @@ def _run(command: Sequence[str], tree: Tree, errors: Any) -> int:
 
 
 def _kept(document: Document, keep: Path) -> Document:
-    """The document with every case stored where the person is, and commands that find it there."""
+    """Store every case where the person is; return a document whose commands find it there."""
     verdicts = tuple(
         replace(verdict, findings=tuple(_stored(finding, keep) for finding in verdict.findings))
         for verdict in document.verdicts

@@ -74,7 +74,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def loud(comparison: Comparison) -> list[Change]:
-    """What a reviewer has to act on: failures first, then what they may have cost of coverage."""
+    """Return what a reviewer has to act on: failures first, then what coverage they may cost."""
     order = {kind: n for n, kind in enumerate((*FAILURES, Kind.COVERAGE_LOST))}
     left = (change for change in comparison.changes if change.kind not in QUIET)
     return sorted(left, key=lambda change: order.get(change.kind, len(order)))

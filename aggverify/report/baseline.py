@@ -134,8 +134,10 @@ def standing(
 
 
 def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
-    """The document with these, and the exit code that follows: an expired one is a finding also
-    where the search has not come upon it, and one that is out of date no judgement.
+    """Return the document with these, and the exit code that follows.
+
+    An expired one is a finding also where the search has not come upon it, and one that is out of
+    date no judgement.
     """
     made = replace(document, baseline=tuple(accepted))
     if document.error or document.incomplete or document.exit == 1:
@@ -146,7 +148,7 @@ def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
 
 
 def merged(baseline: Baseline, document: Document) -> Baseline:
-    """The baseline with what the document finds, and without what its replays show to be gone.
+    """Return the baseline with what the document finds, without what its replays show gone.
 
     Raises InputError for a document that is not complete.
     """

@@ -13,9 +13,7 @@ from aggverify.plugins import Table
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What it is called, its file, and the dotted name of the module whose ``render(document)``
-    gives its text.
-    """
+    """A format: its name, its file, and the module whose ``render(document)`` gives its text."""
 
     what: str
     file: str
@@ -48,5 +46,5 @@ def one(name: str) -> Format:
 
 
 def chosen(names: Iterable[str]) -> dict[str, Format]:
-    """Formats by name, each once; raises InputError."""
+    """Return formats by name, each once; raises InputError."""
     return {name: one(name) for name in map(str.strip, names) if name}

@@ -53,7 +53,7 @@ def token_name(step: Step, token: int) -> str:
 
 
 def drawing(step: Step) -> Iterator[str]:
-    """The step, one line a sample: where it is, its prompt as ``··`` and its mask as ``#.``."""
+    """Yield one line a sample: where it is, its prompt as ``··`` and its mask as ``#.``."""
     kind = f" ({step.cp_kind})" if step.cp_size > 1 else ""
     yield (
         f"step: {counted(step.prompts, 'prompt')}, {counted(step.rollouts, 'rollout')}, "

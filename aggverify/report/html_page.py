@@ -152,8 +152,9 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
 
 
 def _appearance(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
-    """What neighbours share that share a cell: by text, where one NaN is like the other, and the
-    worst token by itself.
+    """Return what neighbours share that share a cell.
+
+    By text, where one NaN is like the other, and the worst token by itself.
     """
     run, pair = row
     return repr(pair), worst, run.cp_rank, run.mask

@@ -12,7 +12,7 @@ from aggverify.report import view_model
 
 
 def render(document: Document) -> str:
-    """The XML of a verdict document: failure, error or skipped as a CI service counts them."""
+    """Return the document as XML: failure, error or skipped as a CI service counts them."""
     document = harmless(document)  # control characters would be no XML at all
     root = JUnitXml("aggverify")
     if document.error:

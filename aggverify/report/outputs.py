@@ -28,7 +28,7 @@ class Delivery:
 
     @staticmethod
     def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
-        """Checks the formats' names; raises InputError."""
+        """Check the formats' names; raises InputError."""
         parts = [name.partition("=") for name in names]
         for name, equals, place in parts:
             if equals and place.strip() != "-":

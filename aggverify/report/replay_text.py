@@ -19,7 +19,7 @@ def finding(result: Replayed) -> Finding | None:
 
 
 def lines(result: Replayed) -> list[str]:
-    """FIXED, FAILED, HAZARD, REFUSED or ERROR, and the lines that explain it."""
+    """Return FIXED, FAILED, HAZARD, REFUSED or ERROR, and the lines that explain it."""
     before = result.stored.code
     before += f" {CODES[before].title}" if before in CODES else ""
     if result.fixed and result.refused:

@@ -231,7 +231,7 @@ def replay_lines(
     unrun: str | None = None,
     declined: str | None = None,
 ) -> Iterator[str]:
-    """FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
+    """Yield FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
 
     ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be judged.
     """

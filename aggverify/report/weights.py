@@ -120,8 +120,9 @@ def _factor(pair: Pair | None) -> str:
 
 
 def short(factor: Fraction) -> str:
-    """A factor as a fraction where that is simple, else with as many digits as distinguish it from
-    1.
+    """Return a factor as a fraction where that is simple, else as a decimal.
+
+    It has as many digits as distinguish it from 1.
     """
     if factor.denominator <= 10**6:
         return fraction(factor)

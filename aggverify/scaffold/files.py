@@ -25,9 +25,7 @@ _ROOTS = (".git", "pyproject.toml")
 
 @dataclass(frozen=True, slots=True)
 class ScaffoldSubject:
-    """What is verified: a file or target, and the options that are given in addition to what it
-    declares.
-    """
+    """What is verified: a file or target, and the options given beyond what it declares."""
 
     function: str
     target: str

@@ -53,8 +53,10 @@ def requirement() -> str:
 
 
 def schema_url() -> str:
-    """Of the schema for pyproject.toml: of that commit on GitHub, else of the file on this machine,
-    which no file that is committed can name.
+    """Return the address of the schema for pyproject.toml.
+
+    That of its commit on GitHub, else of the file on this machine, which no file that is committed
+    can name.
     """
     if (found := origin()) is not None and (hub := _GITHUB.fullmatch(found.url)) is not None:
         where = f"{hub[1]}/{found.commit}/aggverify/{_SCHEMA}"

@@ -60,7 +60,7 @@ class Probe:
     pool: Pool
 
     def run(self, known: CallHints) -> Probed:
-        """The form in which it runs, and the one filling of unknown parameters that makes sense."""
+        """Return the form in which it runs, with the filling of unknown parameters that fits."""
         adapter = Adapter(self.offer, known)
         filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
         if not filled:
@@ -76,8 +76,9 @@ class Probe:
         return Probed(replace(known, trouble=trouble))
 
     def others(self, chosen: Probed) -> Mapping[str, Probed]:
-        """By parameter, what another plausible reading of a count gives, where that is another
-        mode or is right in other layouts.
+        """Return, by parameter, what another plausible reading of a count gives.
+
+        Only where that is another mode, or is right in other layouts.
         """
         wanted = other_readings(self.offer, chosen.known)
         if not (wanted and chosen.ran) or Adapter(self.offer, chosen.known).unknown:
@@ -95,7 +96,7 @@ class Probe:
 
     @contextmanager
     def _loaded(self, tried: Sequence[CallHints]) -> Iterator[Template]:
-        """A template process that has imported an adapter for each."""
+        """Give a template process that has imported an adapter for each."""
         where = self.target.path
         start = Path.cwd() if where is None else where.parent
         with tempfile.TemporaryDirectory(prefix="aggverify-new-") as name:

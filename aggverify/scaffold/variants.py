@@ -21,7 +21,8 @@ _GUESSES = (_LOSSES, _MASKS, *(EXPRESSIONS[r] for r in _COUNTS), repr(DIVISOR), 
 
 
 def forms(known: CallHints, *, several: bool = False) -> Iterator[CallHints]:
-    """The ways to hand over losses and masks and to read what comes back, the usual one first.
+    """Yield the ways to hand over losses and masks and read the result, the usual one first.
+
     ``several``: it usually returns the loss in front of other things.
     """
     shapes = [None, *CallForms] if known.shape is None else [known.shape]
@@ -57,9 +58,7 @@ OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
 
 
 def other_readings(offer: Offer, known: CallHints) -> Mapping[str, CallHints]:
-    """By parameter, each count of which the name does not show that it is the step's, as the
-    micro-batch's.
-    """
+    """Return, by parameter, counts not named as the step's, read as the micro-batch's."""
     adapter, found = Adapter(offer, known), {}
     for p in (p for p in assumed(adapter) if p not in known.found):
         other = OF_THE_MICRO_BATCH.get(role(p))

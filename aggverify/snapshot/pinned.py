@@ -95,8 +95,9 @@ def _run(word: str) -> list[float]:
 
 
 def projection(numbers: Sequence[float]) -> float:
-    """The sum of each times an irregular factor of its place's own, the same for ever: what moves
-    between places moves it, too. NaN where something on the way is not finite.
+    """Return the sum of each times an irregular factor of its place, the same for ever.
+
+    What moves between places moves it, too. NaN where something on the way is not finite.
     """
     factors = random.Random(0)  # its numbers are those of every Python
     products = [x * (1 + factors.random()) for x in numbers]

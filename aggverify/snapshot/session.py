@@ -1,6 +1,4 @@
-"""``snapshot record`` and ``snapshot check``, from a target or a file to the lines that are
-printed.
-"""
+"""``snapshot record`` and ``snapshot check``, from a target or a file to the lines to print."""
 
 from __future__ import annotations
 

@@ -53,8 +53,10 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int, int, int, int, int]:
-        """What "smaller" means to a reader: ranks times micro-batches, samples, response tokens,
-        prompt tokens, losses other than 0, samples that share a rollout.
+        """Return what "smaller" means to a reader.
+
+        Ranks times micro-batches, samples, response tokens, prompt tokens, losses other than 0,
+        samples that share a rollout.
         """
         step = self.step
         return (
@@ -153,8 +155,9 @@ def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
 
 
 def has_whole_groups(case: Case, size: int) -> bool:
-    """Whether every micro-batch is a row of complete prompt groups of that size, members side by
-    side.
+    """Whether every micro-batch is a row of complete prompt groups of that size.
+
+    Members of a group are side by side.
     """
     groups = set(case.step.groups.values())
     cells = [cell for _, _, cell in case.layout.cells()]

@@ -207,8 +207,9 @@ def row_chunk(step: Step, members: Sequence[int], layout: Layout) -> int:
 
 
 def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
-    """Tokens of the widest sample, prompt included, among all of the data-parallel rank that holds
-    these.
+    """Return the tokens of the widest sample of the data-parallel rank that holds these.
+
+    Its prompt is included.
     """
     cells = next(rank for rank in layout.micro_batches if any(members[0] in c for c in rank))
     mine = (step.samples[i] for cell in cells for i in cell)
@@ -225,7 +226,7 @@ def visible_pieces(
 
 
 def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
-    """Indices of these pieces of samples that begin at ``starts``, in local order."""
+    """Return the indices of those of these pieces that begin at ``starts``, in local order."""
     joined: list[tuple[int, int]] = []
     for start, parts in zip(starts, pieces, strict=True):
         for a, b in parts:

@@ -77,7 +77,7 @@ def stripped(case: Case) -> tuple[Case, list[int]]:
 
 
 def _content(case: Case) -> set[int]:
-    """Samples with an unmasked token, and one of each rollout that has none."""
+    """Return the samples with an unmasked token, and one of each rollout that has none."""
     samples = case.step.samples
     kept = {i for i, s in enumerate(samples) if s.num_unmasked}
     for members in case.step.rollouts.values():

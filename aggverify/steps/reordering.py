@@ -36,9 +36,7 @@ def rearranged(step: Step, values: Sequence[float], order: Sequence[int]) -> tup
 
 
 def renamed(step: Step, groups: Sequence[int], rollouts: Sequence[int]) -> Step:
-    """The step with the n-th prompt group called ``groups[n]``, the n-th rollout in the same
-    way.
-    """
+    """Return the step with the n-th prompt group called ``groups[n]``, and rollouts likewise."""
     group = dict(zip(step.groups, groups, strict=True))
     rollout = dict(zip(step.rollouts, rollouts, strict=True))
     return Step(
@@ -53,13 +51,13 @@ def in_order(layout: Layout) -> bool:
 
 
 def by_groups(step: Step, groups: Sequence[int]) -> list[int]:
-    """The order of samples that puts the prompt groups, given by number, one after the other."""
+    """Return the order of samples that puts prompt groups, given by number, one after the other."""
     members = list(step.groups.values())
     return [i for n in groups for i in members[n]]
 
 
 def tidied(case: Case) -> tuple[Case, list[int]]:
-    """The case with ids ascending and side by side, and the order of samples that made it so.
+    """Return the case with ids ascending and side by side, and the order of samples for it.
 
     Micro-batches of a rank and ranks stand in order of their first samples, unless the rows are
     dealt in order: then they are dealt again.
@@ -75,8 +73,10 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
 
 
 def interleaved(case: Case) -> Case:
-    """The case with the last of every rollout first in its micro-batch, of those the last of every
-    prompt group, then the ones before them: no samples of several lie side by side.
+    """Return the case with the last of every rollout first in its micro-batch.
+
+    Of those the last of every prompt group come first, then the ones before them: no samples of
+    several lie side by side.
     """
     of_rollout, of_group = (
         {i: n for members in units.values() for n, i in enumerate(reversed(members))}

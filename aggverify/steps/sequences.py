@@ -52,8 +52,9 @@ def token_ids(step: Step) -> tuple[Index, ...]:
 
 
 class SequenceRows(NamedTuple):
-    """Positions whose logits a rank has: of which samples, and which token of the step's responses
-    each predicts, or NOTHING.
+    """Positions whose logits a rank has.
+
+    Of which samples, and which token of the step's responses each predicts, or NOTHING.
     """
 
     sample: Index

@@ -36,8 +36,9 @@ def of(cell: ConformanceCell, root: Path, report_dir: Path) -> tuple[Expected, .
 
 
 def all_found(cells: Sequence[ConformanceCell], root: Path, report_dir: Path) -> None:
-    """Raises InputError for an entry that is about none of these cells of one test, and for a file
-    of known findings that is none. Such a file may be about any reducer.
+    """Raise InputError for an entry that is about none of these cells of one test.
+
+    Also for a file of known findings that is none. Such a file may be about any reducer.
     """
     for file in {cell.baseline for cell in cells if cell.baseline is not None}:
         _known(root / file)

@@ -123,15 +123,16 @@ def parametrize_with_checks(
     xfail: Xfail = (),
     **options: Any,
 ) -> Callable[[Test], Test]:
-    """Decorator for a test of a person's own with the argument ``aggverify_check``: what came of
-    one check on one reducer, with ``must_pass()``, ``state``, ``verdict``.
+    """Decorate a test of a person's own with the argument ``aggverify_check``.
+
+    It is the result of one check on one reducer, with ``must_pass()``, ``state``, ``verdict``.
     """
     found = [c for r in reducers for c in cells(r, modes, engine, checks, xfail, **options)]
     return _marked(found, named=len(reducers) > 1)
 
 
 def _marked(found: Sequence[ConformanceCell], *, named: bool = False) -> Callable[[Test], Test]:
-    """Tests of one reducer stay together under ``--dist loadgroup``, which so imports it once."""
+    """Keep tests of one reducer together under ``--dist loadgroup``, which so imports it once."""
     parameters = [
         pytest.param(
             cell,

@@ -39,8 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keep pytest from compiling every module of ours anew, for the sake of assertions in them, as
-    of all that bring a plugin: a second in every process, where nothing is cached.
+    """Keep pytest from compiling every module of ours anew.
+
+    It would do so for the sake of assertions in them, as of all that bring a plugin: a second in
+    every process, where nothing is cached.
     """
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("aggverify")
@@ -55,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """An expected failure that is none of the test's is an error of collection."""
+    """Make an expected failure that is none of the test's an error of collection."""
     if "aggverify_check" not in metafunc.fixturenames:
         return
     from aggverify.errors import InputError
@@ -92,7 +94,7 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
 
 @pytest.fixture
 def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: Bench) -> Result:
-    """The check of this test, done; what could not be judged is an error, not a failure."""
+    """Run the check of this test; what could not be judged is an error, not a failure."""
     from aggverify.testing import expected_failures
     from aggverify.testing.result import Kept, result
     from aggverify.testing.settings import report_dir
@@ -142,7 +144,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """A worker of pytest-xdist's is about to start."""
+        """Prepare a worker of pytest-xdist's that is about to start."""
         self._shared = self._shared or str(_folder(node.config))
         node.workerinput[SHARED] = self._shared
 

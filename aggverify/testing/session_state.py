@@ -88,8 +88,9 @@ class Bench:
         return accepted(verdict, wanted.waivers)
 
     def again(self, cell: ConformanceCell, stored: StoredCase, reason: str) -> RunVerdict:
-        """The verdict of the cell's check on one stored case, whose finding is accepted for that
-        reason; raises AggverifyError where nothing can be judged.
+        """Return the verdict of the cell's check on one stored case, whose finding is accepted.
+
+        ``reason``: why it is. Raises AggverifyError where nothing can be judged.
         """
         _, known, executor = self._ready(cell)
         if not store.is_about(stored, known.subject):

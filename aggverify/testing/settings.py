@@ -38,7 +38,7 @@ def _number(key: str, text: str) -> str | int | float:
 
 
 def formats(config: pytest.Config) -> tuple[str, ...]:
-    """Reports to be written."""
+    """Return the formats of reports to be written."""
     wanted_formats = config.getoption("--aggverify-report")
     return (
         tuple(wanted_formats.split(","))

@@ -232,8 +232,10 @@ def _is_module(kind: type) -> bool:
 
 
 def _of_class(name: str, kind: type) -> Offer:
-    """A class as what its objects take when they are called: no reducer, an object may be one. A
-    trainer as what its loss takes, of which a convention makes the object.
+    """Return a class as what its objects take when they are called.
+
+    It is no reducer, an object may be one. A trainer is given as what its loss takes, of which a
+    convention makes the object.
     """
     if (trainer := _of_trainer(name, kind)) is not None:
         return trainer
@@ -257,8 +259,9 @@ def _of_class(name: str, kind: type) -> Offer:
 
 
 def _of_trainer(name: str, kind: type) -> Offer | None:
-    """A class, or an object of one, whose method has the parameters of the loss of Hugging Face's
-    Trainer.
+    """Return a class, or an object of one, with the loss method of Hugging Face's Trainer.
+
+    The method has that loss's parameters.
     """
     method = getattr(kind, _LOSS, None)
     if not inspect.isfunction(method):

@@ -50,8 +50,9 @@ class Compiling:
         return compiled
 
     def _noted(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, noting that it is called: a file may import compiled code that is none of
-        the reducer's.
+        """Return the function, noting that it is called.
+
+        A file may import compiled code that is none of the reducer's.
         """
 
         @functools.wraps(compiled)

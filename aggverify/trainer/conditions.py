@@ -49,7 +49,7 @@ class Jump:
     """Those where it has not jumped."""
 
     def outcome(self, offset: int) -> int | None:
-        """What was decided, if the next instruction is that one: :func:`outcome`'s number."""
+        """Return :func:`outcome`'s number of what was decided, if that is the next instruction."""
         if offset in self.target:
             return outcome(self.index, self.truth)
         return outcome(self.index, not self.truth) if offset in self.after else None

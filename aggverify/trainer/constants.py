@@ -31,8 +31,9 @@ _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
 
 
 def constants(function: Callable[..., Any]) -> list[float]:
-    """Positive numbers other than 1, the nearest to the function first, and the largest of small
-    integer types that it names; never raises.
+    """Return positive numbers other than 1, the nearest to the function first; never raises.
+
+    Also the largest of small integer types that it names.
     """
     found: dict[float, None] = {}
     with suppress(Exception):  # an object whose attributes raise
@@ -168,8 +169,9 @@ class _Reading:
 
 
 def _size_of_table(value: Any) -> int | None:
-    """Of a tensor, an array, a bounded queue, or more members than are looked at one by one: what
-    ids, places and lengths must stay below; None for what is no such table.
+    """Return what ids, places and lengths must stay below; None for what is no such table.
+
+    A table is a tensor, an array, a bounded queue, or more members than are looked at one by one.
     """
     if isinstance(value, deque) and value.maxlen is not None:
         return value.maxlen

@@ -57,7 +57,7 @@ def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """The change that a training step leaves is its gradient only after plain SGD."""
+    """Require plain SGD: only then the change that a training step leaves is its gradient."""
     import torch
 
     name = type(optimizer).__name__
@@ -73,7 +73,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def checked_count(count: Any, site: Site, members: tuple[int, ...], engine: EngineSpec) -> int:
-    """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
+    """Return the micro-batch's token count: the reducer's own, or the trainer's from full masks."""
     tokens = [site.counted(i) for i in members]
     if count is None:
         return engine.counted(tokens, None)
@@ -136,7 +136,9 @@ def _spoiled(
 def outcomes(
     function: Callable[..., Any], how: Called, site: Site
 ) -> tuple[tuple[str, str | None], ...]:
-    """Calls by name, with what came of each that should not have; None where it is as it must be.
+    """Return calls by name, with what came of each that should not have.
+
+    None where it is as it must be.
 
     A parser's ``error`` ends the process: that is a refusal, too.
     """

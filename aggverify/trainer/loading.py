@@ -59,8 +59,9 @@ def load_adapter(path: str) -> Convention:
 def described(
     module: ModuleType, named: str | None = None, source: SourceFile | None = None
 ) -> dict[str, Any]:
-    """What it offers, with what the person named, the numbers in the code of each, what its source
-    holds, and the module's own declaration.
+    """Describe what it offers, with what the person named.
+
+    Also the numbers in the code of each, what its source holds, and the module's own declaration.
     """
     found = offers(module, named)
     own = [offer.name for offer in found if offer.own]
@@ -79,8 +80,9 @@ def described(
 
 
 def check_described(description: Mapping[str, Any]) -> None:
-    """Raises InputError unless it is as :func:`described` makes it: it comes from a process that
-    has run the module.
+    """Raise InputError unless it is as :func:`described` makes it.
+
+    It comes from a process that has run the module.
     """
     try:
         for offer in map(Offer.from_json, description["offers"]):

@@ -106,8 +106,10 @@ class CandidateStep:
         return placed(torch.from_numpy(positions(starts, pieces)), site.device)
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
-        """Of whole sequences of micro-batch ``k``: cross entropy with the right labels gives the
-        losses, but for a constant; others are noted in backward.
+        """Return logits of whole sequences of micro-batch ``k``.
+
+        Cross entropy with the right labels gives the losses, but for a constant; others are noted
+        in backward.
         """
         return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 
@@ -136,8 +138,9 @@ class CandidateStep:
         return loss if self._scale == 1.0 else loss * self._scale
 
     def given(self, k: int, losses: Tensor) -> Tensor:
-        """What the candidate is given of these losses of micro-batch ``k``: gathered, as the case
-        has them, and in its dtype.
+        """Return what the candidate is given of these losses of micro-batch ``k``.
+
+        They are gathered, as the case has them, and in its dtype.
         """
         if self.sizes.gathered:
             times = self._engine.gathers(self.sizes)
@@ -178,8 +181,10 @@ class CandidateStep:
         self.clips = list(clips)
 
     def trained(self, update: Tensor) -> None:
-        """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,
-        whatever its loss. Raises WrongLabel: no rank waits for this one any more.
+        """Note what the update makes of this rank's losses.
+
+        A token of weight 0 has no part in it, whatever its loss. Raises WrongLabel: no rank waits
+        for this one any more.
         """
         if self._wrong:
             raise self._wrong[0]

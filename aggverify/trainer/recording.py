@@ -35,8 +35,10 @@ class NoData(Exception):
 def recorded(
     how: Convention, function: str, module: Any, site: Site, engine: EngineSpec
 ) -> dict[str, Any]:
-    """A rank's part of one step: of each micro-batch its calls in order, which of them is the loss,
-    and the tokens that its trainer counts; or why that is no data.
+    """Return a rank's part of one step.
+
+    Of each micro-batch its calls in order, which of them is the loss, and the tokens that its
+    trainer counts; or why that is no data.
     """
     try:
         return {"cells": _cells(how, function, module, site, engine)}
@@ -92,7 +94,9 @@ class _Calls:
         return RecordedResult(self, {"result": self._count - 1})
 
     def written(self, name: str, value: Any) -> Any:
-        """The value as JSON data: objects of one key, a word for what kind it is, lists for lists.
+        """Return the value as JSON data: an object of one key names what kind it is.
+
+        Lists stand for lists.
 
         Raises NoData for what is none.
         """

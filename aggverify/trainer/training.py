@@ -112,7 +112,7 @@ class Trainer:
         self._device: torch.device = torch.device(place.device)
 
     def preparation(self, jobs: Sequence[dict[str, Any]]) -> Callable[[], None] | None:
-        """What to do first, apart from these jobs: warm up an engine that is new to this rank."""
+        """Return what to do first, apart from these jobs: warm up an engine new to this rank."""
         new = {job["engine"] for job in jobs if "engine" in job} - self._sessions.keys()
         return (lambda: self._warm_up(sorted(new))) if new else None
 
@@ -174,8 +174,9 @@ class Trainer:
         return Answer().to_json(), json.dumps(found).encode()
 
     def _virtually(self, wanted: Assignment, function: Function) -> Reply:
-        """The ranks asked for one after another: what they return, and the sum of their gradients
-        before it is reduced; parts of an engine that is data.
+        """Run the ranks one after another: what they return, and the sum of their gradients.
+
+        Before it is reduced; parts of an engine that is data.
         """
         answers, gradients, issued = [], [], TRACER.count
         for rank in wanted.virtual:
@@ -225,7 +226,7 @@ class Trainer:
         return function
 
     def _called(self, wanted: Assignment) -> Convention:
-        """A known convention, or the person's own: its file was named when this process began."""
+        """Return a known convention, or the person's own, named when this process began."""
         own = self._adapted if wanted.convention == ADAPTED else None
         return own or self._conventions(wanted.convention)
 

@@ -10,8 +10,9 @@ from .base import Mode
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """An aggregation that depends on the layout: frameworks have it, and a step scalar is its only
-    over micro-batches of a declared size.
+    """An aggregation that depends on the layout.
+
+    Frameworks have it, and it has a step scalar only over micro-batches of a declared size.
     """
 
     name: str

@@ -25,7 +25,7 @@ def tag(finding: Finding) -> str:
 
 
 def consequence(finding: Finding, verdict: Verdict) -> str:
-    """A sentence without its subject, as in "makes every gradient 1/2 of what it must be"."""
+    """Return a sentence without its subject: "makes every gradient 1/2 of what it must be"."""
     if finding.consequence is not None:
         on = f" (depends on {', '.join(finding.matters)})" if finding.matters else ""
         return finding.consequence + on

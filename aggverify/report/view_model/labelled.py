@@ -60,7 +60,7 @@ _COUNTED = (State.FAILED, State.HAZARD, State.WAIVED, State.REFUSED, State.NOT_J
 
 
 def counts(verdict: Verdict) -> str:
-    """Checks by state, and steps."""
+    """Return checks by state, and steps."""
     states = [check.state for check in verdict.checks]
     parts = [f"{counted(states.count(State.OK), 'check')} passed"]
     parts += [f"{states.count(s)} {s}" for s in _COUNTED if s in states]
@@ -73,7 +73,7 @@ _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "
 
 
 def reach(verdict: Verdict) -> list[tuple[str, str]]:
-    """The layouts that were tried, the smallest factor that is caught, what is not tested."""
+    """Return the layouts tried, the smallest factor that is caught, and what is not tested."""
     t, lines = verdict.tried, []
     if verdict.executed and not verdict.only_called:
         sizes = f"dp <= {t.dp_size}, cp <= {t.cp_size}"
