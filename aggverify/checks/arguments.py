@@ -49,8 +49,9 @@ _LONG_ONES = 6
 
 
 def _stored(subject: Subject) -> Iterator[Case]:
-    """The usual ones and those where code branches, and some that are long in float32, which what
-    is made wide is already.
+    """Yield the usual cases, those where code branches, and some that are long in float32.
+
+    What is made wide is long already.
     """
     yield from with_branches(subject, _space, usual=20)
     if (own := _space(subject)) is not None and not subject.nonlinear:

@@ -1,6 +1,4 @@
-"""T16 for functions that reduce no losses: each call is refused, or answered rightly, as it must
-be.
-"""
+"""T16 for functions that reduce no losses: each call is refused or answered, as it must be."""
 
 from __future__ import annotations
 

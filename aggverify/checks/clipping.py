@@ -1,5 +1,6 @@
-"""A training step clips the whole step's gradient, once: after all micro-batches and ranks, and
-after a scaler's factor is taken out.
+"""A training step clips the whole step's gradient, once.
+
+That is after all micro-batches and ranks, and after a scaler's factor is taken out.
 
 Gradients are made larger than any norm they are clipped at. On one rank with one micro-batch a clip
 by torch's ``clip_grad_norm_`` is known exactly, ``min(1, max_norm / (norm + 1e-6))``; everywhere
@@ -153,9 +154,11 @@ Clip = Callable[[Weights], Weights]
 def _signs(
     case: Case, update: Weights, whole: Sequence[Fraction] | None, alone: Weights
 ) -> Iterator[str]:
-    """Which parts of the gradient are clipped: what would come of each of them at the norm that one
-    rank's update has, a rank's share as it is or times the number of ranks. Two of them where
-    shards are what ranks have; a factor of the layout where every token has the same one.
+    """Yield which parts of the gradient are clipped.
+
+    By what would come of each of them at the norm that one rank's update has, a rank's share as it
+    is or times the number of ranks. Two of them where shards are what ranks have; a factor of the
+    layout where every token has the same one.
     """
     most = float(np.linalg.norm(alone))
     if whole is None or not most:

@@ -1,6 +1,4 @@
-"""What must be the same on all ranks: the collectives they issue, and the copies of a loss that
-they report.
-"""
+"""All ranks must issue the same collectives, and report the same copies of a loss."""
 
 from __future__ import annotations
 

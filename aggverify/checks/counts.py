@@ -111,9 +111,11 @@ def _overflows(step: Step) -> bool:
 def _rounded(
     subject: Subject, executions: Sequence[Execution], token: int, expected: Sequence[Fraction]
 ) -> bool:
-    """Whether arithmetic in few bits has made it: a little is missing, of all tokens of the
-    response. What leaves tokens out, or weighs some of one response otherwise, does not count; nor
-    does what is wrong of float64 losses as well, by a number that has more bits.
+    """Whether arithmetic in few bits has made it.
+
+    Then a little is missing, of all tokens of the response. What leaves tokens out, or weighs some
+    of one response otherwise, does not count; nor does what is wrong of float64 losses as well, by
+    a number that has more bits.
     """
     case, weights = executions[0].case, executions[0].weights
     assert weights is not None

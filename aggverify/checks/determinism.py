@@ -62,9 +62,10 @@ def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _regrouped(case: Case) -> tuple[Case, ...]:
-    """The step with all samples of a rank in one micro-batch, or in two where they are and every
-    rank has two: the number of micro-batches is all of a layout that differs from one step of a
-    trainer to the next.
+    """Return the step with all samples of a rank in one micro-batch.
+
+    Or in two where they are and every rank has two: the number of micro-batches is all of a layout
+    that differs from one step of a trainer to the next.
     """
     cells = [tuple(chain.from_iterable(rank)) for rank in case.layout.micro_batches]
     one = tuple((cell,) for cell in cells)
@@ -76,10 +77,11 @@ def _regrouped(case: Case) -> tuple[Case, ...]:
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
-    """Steps that share much with this one, so that no key but the right one distinguishes them:
-    other lengths, masks (with the same counts, too), groups, another number of samples where one
-    rank has them all. First and last differ in all counts: they are what a reducer with a single
-    memory holds.
+    """Return steps that share much with this one, so that only the right key distinguishes them.
+
+    They have other lengths, masks (with the same counts, too), groups, another number of samples
+    where one rank has them all. First and last differ in all counts: they are what a reducer with a
+    single memory holds.
     """
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
@@ -155,9 +157,7 @@ EARLIER = "a count over earlier steps"
 
 
 def _one_part(first: Execution, again: Execution) -> bool:
-    """Whether all weights are one half, one third, ... of what they were: the same step counted so
-    often.
-    """
+    """Whether all weights are one half, one third, ... of before: the step counted so often."""
     if first.weights is None or again.weights is None or not again.weights.any():
         return False
     times = round(float(abs(first.weights).sum() / abs(again.weights).sum()))
@@ -184,10 +184,11 @@ _COUNTS: tuple[Callable[[Step], int], ...] = (
 
 
 def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
-    """Whether a count covers earlier steps too: all weights are those of this step times its count
-    over that of this and the last so many together, or over the mean of this and the last. In
-    ``new`` ranks the steps before are all there were; what a count of the first or last alone gives
-    is distinguished.
+    """Whether a count covers earlier steps too.
+
+    All weights are those of this step times its count over that of this and the last so many
+    together, or over the mean of this and the last. In ``new`` ranks the steps before are all there
+    were; what a count of the first or last alone gives is distinguished.
     """
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
     counts = [[count(step) for step in steps] for count in _COUNTS]
@@ -255,7 +256,7 @@ def _folded(case: Case) -> Case:
 
 
 def _with_holes(case: Case) -> Case:
-    """The same, and a hole in every longer response: only then is a turned mask another one."""
+    """Put a hole in every longer response: only then is a turned mask another one."""
     samples = (
         replace(s, loss_mask=_holed(s.loss_mask)) if s.response_length > _SHORT else s
         for s in case.step.samples

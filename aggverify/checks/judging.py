@@ -84,8 +84,9 @@ def judge_spread(
 def judge_layout(
     check: str, code: str, subject: Subject, control: Sequence[Execution], spread: Execution
 ) -> Finding | None:
-    """Compare with the oracle, unless the control (the trivial layout) already differs from it:
-    then with the control.
+    """Compare with the oracle, or with the control if that already differs from the oracle.
+
+    The control is the trivial layout.
     """
     assert spread.weights is not None
     if subject.nonlinear:

@@ -76,9 +76,10 @@ def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Within what float32 makes of a count: that it cannot hold one token more is reported
-    elsewhere, and so is what the candidate does not get through or weighs wrongly whatever the
-    count.
+    """Judge weights within what float32 makes of a count.
+
+    That it cannot hold one token more is reported elsewhere, and so is what the candidate does not
+    get through or weighs wrongly whatever the count.
     """
     case, few, *larger = executions
     if _judged(subject, few, FEW) is not None:
@@ -117,8 +118,9 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
 
 
 def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> bool:
-    """Whether a wrong weight is divided by what a type makes of a count: of all tokens, or of the
-    other rank's.
+    """Whether a wrong weight is divided by what a type makes of a count.
+
+    The count is of all tokens, or of the other rank's.
     """
     if not expected:
         return False  # masked: no count gives it a weight
@@ -136,8 +138,10 @@ def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> 
 
 
 def weights_with_prompt(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
-    """The weights of a step's tokens with one more prompt of so many: what they are divided by
-    grows by the same with each, as with the first ones; None where it does not.
+    """Return the weights of a step's tokens with one more prompt of so many.
+
+    What they are divided by grows by the same with each, as with the first ones; None where it does
+    not.
     """
     one, two, three = (_with(subject, step, count) for count in (1, 2, 3))
     if one is None or two is None or three is None:

@@ -71,9 +71,10 @@ def judge(
 def _signs(
     subject: Subject, ran: Execution, key: str, numbers: Numbers, was: MergedKey
 ) -> tuple[str, ...]:
-    """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
-    over, they are what one rank logs. A sum with its count is no mean; that count may be of whole
-    samples on each of their ranks.
+    """Whether what each rank logs of a micro-batch is its own mean.
+
+    Weighed by what each is a mean over, they are what one rank logs. A sum with its count is no
+    mean; that count may be of whole samples on each of their ranks.
     """
     pairs = [n for each in numbers for n in each if len(n) > 1]
     if pairs and ran.case.layout.cp_size > 1:

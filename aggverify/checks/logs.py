@@ -90,8 +90,9 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """First whether the logs can be merged, then how they differ from the objective, then whether
-    every key is the same in every layout.
+    """Judge whether logs can be merged, then how they differ from the objective.
+
+    Then whether every key is the same in every layout.
     """
     ran, *for_keys = executions
     found = _of_the_objective(subject, ran, for_keys)
@@ -147,8 +148,10 @@ def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
 
 
 def _rescaled(subject: Subject, key: str, ran: Sequence[Execution], *, pair: bool) -> Iterator[str]:
-    """What all of these together show: the logged value is the scalar times one number, or times
-    the same sizes of every layout; a mean over another count does not change with the losses.
+    """Yield what all of these together show.
+
+    The logged value is the scalar times one number, or times the same sizes of every layout; a mean
+    over another count does not change with the losses.
     """
     ratios = [_ratio(subject, each, key) for each in ran]
     seen = [(each.case, ratio) for each, ratio in zip(ran, ratios, strict=True) if ratio]
@@ -184,8 +187,9 @@ def _size(layout: Layout, name: str) -> Fraction:
 
 
 def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
-    """Whether it is the mode's scalar: then the log is right and the update is wrong, which the
-    checks of weights report.
+    """Whether it is the mode's scalar.
+
+    Then the log is right and the update is wrong, which the checks of weights report.
     """
     right = subject.expected(ran.case.step)
     return right is not None and _objective(subject, ran.case, right, "float32").is_met(value)
@@ -233,8 +237,9 @@ def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
 
 
 def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
-    """What the numbers of ranks and micro-batches are instead of those of their own losses, "" for
-    nothing that is known.
+    """Return what ranks' and micro-batches' numbers are instead of those of their own losses.
+
+    It is "" for nothing that is known.
     """
     numbers = logged_keys.numbers_of(ran).get(key, ())
     if len({len(n) for rank in numbers for n in rank}) != 1:
@@ -261,8 +266,9 @@ Cells = dict[tuple[int, int], tuple[float, ...]]
 def _by_cell(
     ran: Execution, numbers: logged_keys.Numbers
 ) -> tuple[Cells, dict[tuple[int, int], float]]:
-    """What is logged there, added up over context-parallel ranks, and its share of the
-    objective.
+    """Return what is logged there, added up over context-parallel ranks, and its share.
+
+    That is its share of the objective.
     """
     assert ran.weights is not None
     layout = ran.case.layout

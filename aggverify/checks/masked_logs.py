@@ -78,7 +78,7 @@ def _judge_terms(subject: Subject, executions: Sequence[Execution]) -> Finding |
 def _in_a_log(
     check: str, code: str, subject: Subject, ran: tuple[Execution, Execution, Execution]
 ) -> Finding | None:
-    """The first key that is another one than in the clean run, which itself is the same twice."""
+    """Find the first key that is another one than in the clean run, run twice with one result."""
     clean, again, dirty = map(_numbers, ran)
     poison = ran[2].case
     values = sorted({str(poison.losses[t]) for t in poison.masked_tokens()})

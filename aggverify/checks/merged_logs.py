@@ -1,5 +1,7 @@
-"""Logs that the trainer's own function has merged, in every rank: what an adapter's ``merge_logs``
-returns is noted with a rank's last micro-batch, and nothing with the others.
+"""Logs that the trainer's own function has merged, in every rank.
+
+What an adapter's ``merge_logs`` returns is noted with a rank's last micro-batch, and nothing with
+the others.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ SELECTION = "AGV212"
 
 
 def _scale(alone: Execution, kept: Bits) -> Fraction:
-    """The largest entry of a gradient, or |value| over the sum of the inputs' sizes, which is no
-    more of what is linear: entries may be what is left of terms of that size that cancel.
+    """Return the largest entry of a gradient, or |value| over the sum of the inputs' sizes.
+
+    Which is no more of what is linear: entries may be what is left of terms of that size that
+    cancel.
     """
     assert alone.weights is not None
     largest = Fraction(float(np.abs(alone.weights).max(initial=0.0)))

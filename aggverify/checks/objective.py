@@ -73,8 +73,9 @@ class _Seen:
         self._around = [self._off(parts, case.losses) for parts in self._units]
 
     def _off(self, parts: Sequence[tuple[int, Fraction]], losses: Sequence[float]) -> Fraction:
-        """How far the argument of a unit may be rounded: every input and every addition once, and
-        what inputs are the difference of.
+        """Return how far the argument of a unit may be rounded.
+
+        Every input and every addition once, and what inputs are the difference of.
         """
         step, tokens, size = self._step, 0, Fraction(0)
         for i, times in parts:

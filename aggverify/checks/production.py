@@ -1,5 +1,7 @@
-"""One step of the size that is trained with: hundreds of rollouts of up to 32,768 tokens, on all
-ranks that there may be. It shows what a count, a chunk or a kernel's grid gets wrong only there.
+"""One step of the size that is trained with.
+
+It has hundreds of rollouts of up to 32,768 tokens, on all ranks that there may be, and shows what a
+count, a chunk or a kernel's grid gets wrong only there.
 """
 
 from __future__ import annotations
@@ -64,8 +66,9 @@ def _step(rollouts: int, group: int) -> Step:
 
 
 def _losses(step: Step) -> tuple[float, ...]:
-    """0 but for the last token of every eighth response: rounding of a sum of millions would
-    explain nearly any reported loss.
+    """Return losses of 0 but for the last token of every eighth response.
+
+    Rounding of a sum of millions would explain nearly any reported loss.
     """
     losses = [0.0] * step.num_response_tokens
     for i in range(0, len(step.samples), GROUP):

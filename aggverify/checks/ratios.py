@@ -1,5 +1,7 @@
-"""Where ratios are not 1: importance weights, filters by ratio and a KL to the reference are the
-same in every layout, and a ratio that overflows makes nothing NaN.
+"""Where ratios are not 1, results are the same in every layout.
+
+Of importance weights, filters by ratio and a KL to the reference; and a ratio that overflows makes
+nothing NaN.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LARGE = 2.0**20
 
 
 def probe(case: Case) -> Case:
-    """The case with every unmasked loss 0 except the largest, which becomes 1 if it is 0 too.
+    """Return the case with every unmasked loss 0 but the largest, which becomes 1 if it is 0 too.
 
     Adding zeros is exact, so the scalar has one term and its bound does not grow with the step.
     """
@@ -54,8 +54,9 @@ def _large(case: Case) -> tuple[Case, ...]:
 
 
 def _few(case: Case) -> tuple[Case, ...]:
-    """Of many terms that are added up the first ones alone, which 16 bits add up exactly, and all
-    of them in float64, in which nothing is lost.
+    """Return the first of many terms alone, and all of them in float64.
+
+    16 bits add up the first ones exactly, and float64 loses nothing.
     """
     if case != sum_of_many():
         return ()
@@ -64,8 +65,10 @@ def _few(case: Case) -> tuple[Case, ...]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The reported scalar against ``sum w*l``, dense losses first: w is the oracle's, or, where
-    another check reports that the weights differ from it, the observed one.
+    """Compare the reported scalar with ``sum w*l``, dense losses first.
+
+    w is the oracle's, or, where another check reports that the weights differ from it, the observed
+    one.
     """
     for execution in executions:
         found = _judged(subject, execution)
@@ -121,8 +124,9 @@ def _stalled(subject: Subject, execution: Execution) -> Finding | None:
 
 
 def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
-    """Whether it is the mode's scalar: then the loss is right and the update is wrong, which the
-    checks of weights report.
+    """Whether it is the mode's scalar.
+
+    Then the loss is right and the update is wrong, which the checks of weights report.
     """
     right = subject.expected(case.step)
     return right is not None and scalar_mismatch(subject, case, value, right) is None

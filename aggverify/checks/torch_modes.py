@@ -42,8 +42,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _validation(subject: Subject, plain: Execution, without: Execution) -> Finding | None:
-    """Nothing where it cannot be called so, or where the loss is not that of its gradient even in
-    training, which another check reports.
+    """Compare the loss in validation, where it can be called so.
+
+    Nothing where the loss is not that of its gradient even in training, which another check
+    reports.
     """
     wanted = objective(subject, plain, kept_in="float32")
     if without.failure is not None or wanted is None or plain.value is None:

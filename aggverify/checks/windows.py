@@ -39,8 +39,9 @@ def space(subject: Subject) -> Space | None:
 
 
 def full_window(case: Case) -> Case:
-    """A step of one micro-batch more on every rank, with twice the samples of the first, so that no
-    other count grows as their number does; every sample is its own prompt group.
+    """Return a step of one micro-batch more on every rank, with twice the first one's samples.
+
+    So no other count grows as their number does; every sample is its own prompt group.
     """
     samples: list[Sample] = []
     ranks = []
@@ -99,9 +100,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
-    """Whether all weights are off by its number of micro-batches over this one's, or the other way
-    round.
-    """
+    """Whether all weights are off by its micro-batches over this one's, or the other way round."""
     assert alone.weights is not None and after.weights is not None
     steps, kept = alone.case.layout.num_microbatches, alone.weights != 0
     ratios = after.weights[kept] / alone.weights[kept]
@@ -110,8 +109,9 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
 
 
 def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
-    """Alone and after a fuller one in ranks that are new, so that no earlier case is remembered in
-    either; between them, the fuller one by itself.
+    """Return it alone and after a fuller one in new ranks, and between them the fuller one.
+
+    The ranks are new so that no earlier case is remembered in either.
     """
     alone, full = RunSpec(case, fresh=True), full_window(case)
     return alone, RunSpec(full), replace(alone, before=(full,))

@@ -1,5 +1,6 @@
-"""From observed weights to the mistake: the factor in the layout's own names, the closed form, the
-historic bug.
+"""From observed weights to the mistake.
+
+By the factor in the layout's own names, the closed form, the historic bug.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FORMS = 12
 def diagnose(
     subject: Subject, finding: Finding, tiers: Sequence[Sequence[WeightObservation]]
 ) -> Diagnosis | None:
-    """The most specific explanation that fits every observation of the widest tier that has one.
+    """Return the most specific explanation of every observation of the widest tier that has one.
 
     ``tiers``: sets of observations, the first over all layouts, later ones over fewer.
     """
@@ -76,7 +77,7 @@ def _its_own(
 def _factor(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Factor | None:
-    """The factor common to all, if it gives this finding's weights as exactly as they are known."""
+    """Return the factor common to all, if it gives this finding's weights as they are known."""
     factor = common_factor(subject, observations)
     own = _its_own(finding, observations) if factor is not None else None
     expected = own.expected if own is not None else None
@@ -88,14 +89,14 @@ def _factor(
 def distinguishing_case(
     observations: Sequence[WeightObservation], candidates: Sequence[Case]
 ) -> Case | None:
-    """A candidate on which the forms that still fit foretell different weights, if there is one."""
+    """Return a candidate on which the forms that still fit foretell different weights, if any."""
     forms = closed_forms(observations)[:_FORMS]
     seen = {o.case for o in observations}
     return distinguishing_case_of(forms, [case for case in candidates if case not in seen])
 
 
 def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | None:
-    """A finding that needs no observations: its code, its check, its fault, and these signs."""
+    """Diagnose a finding without observations: by its code, check, fault, and these signs."""
     bug = known_bug(_clues(subject, finding, *signs))
     if bug is None:
         return None
@@ -219,8 +220,9 @@ def _explained(
 def diagnose_term(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """What an auxiliary term is, in units of its coefficient: a factor over what it should be, or a
-    formula.
+    """Return what an auxiliary term is, in units of its coefficient.
+
+    A factor over what it should be, or a formula.
     """
     if (partial := partial_form(observations)) is not None:
         return _of_term(finding, partial.sentence)
@@ -256,7 +258,7 @@ def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObserva
 def _relative(
     subject: Subject, finding: Finding, seen: Clues, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """A factor over one rank's own weights, where the formula is wrong or unknown already."""
+    """Return a factor over one rank's own weights, if the formula is wrong or unknown already."""
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
         return None
     factor = _factor(subject, finding, [o.relative_to_trivial for o in observations])

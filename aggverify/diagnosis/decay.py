@@ -1,5 +1,6 @@
-"""Weights that shrink or grow from one micro-batch to the next: divided, or summed over ranks,
-again at every accumulation.
+"""Weights that shrink or grow from one micro-batch to the next.
+
+They are divided, or summed over ranks, again at every accumulation.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _MAX = 64
 
 
 def decay(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The one number, or number of ranks, by a power of which all weights are off: as often as a
-    micro-batch is followed by another one, or once more.
+    """Return the one number, or number of ranks, by a power of which all weights are off.
+
+    The power: as often as a micro-batch is followed by another one, or once more.
     """
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
     if max((o.case.layout.num_microbatches for o in usable), default=0) < _LONG:

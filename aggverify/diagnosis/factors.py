@@ -93,8 +93,10 @@ def named_ratio(
 
 
 def gives(factor: Factor, subject: Subject, finding: Finding, expected: Sequence[Fraction]) -> bool:
-    """Whether expected weight times factor is the finding's own weight: closer than the bound, or
-    than that is to what it should be. ``expected``: the mode's weights, or those it is shown with.
+    """Whether expected weight times factor is the finding's own weight.
+
+    Closer than the bound, or than that is to what it should be. ``expected``: the mode's weights,
+    or those it is shown with.
     """
     if finding.observed is None or finding.token is None or finding.error is None:
         return True

@@ -112,7 +112,7 @@ def closed_forms(
 
 
 def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
-    """The first case for which the first form and some other one foretell different weights."""
+    """Return the first case for which the first form and another one foretell other weights."""
     if len(forms) < 2 or not cases:
         return None
     first = forms[0].predict(cases)
@@ -167,8 +167,9 @@ class _Table:
         return logs
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
-        """Every form with one of these uppers that fits: none where weights differ that no term
-        distinguishes.
+        """Yield every form with one of these uppers that fits.
+
+        None where weights differ that no term distinguishes.
         """
         if not self._fits:
             return

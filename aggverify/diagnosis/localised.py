@@ -29,8 +29,10 @@ class Spectrum:
 def suspects(
     ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> tuple[Suspect, ...]:
-    """The places that best separate failing cases from passing ones, the first of those that the
-    same cases took; nothing where there are none of either, or nothing separates them.
+    """Return the places that best separate failing cases from passing ones.
+
+    The first of those that the same cases took; nothing where there are none of either, or nothing
+    separates them.
     """
     failing = sum(one.fails for one in ran)
     if not 0 < failing < len(ran):
@@ -54,8 +56,9 @@ Place = tuple[str, int, str | None, bool]
 def _suspect(
     place: Place, failing: int, all_failing: int, passing: int, all_passing: int
 ) -> Suspect:
-    """Its sentence is like "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412
-    passing ones".
+    """Return a suspect with its sentence.
+
+    Such as "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412 passing ones".
     """
     function, line, condition, truth = place
     way = "" if condition is None else f", `{condition}` {str(truth).lower()}"

@@ -18,9 +18,10 @@ Masks = list[Bits]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One thing a mask is made into: a sign that the bug table knows, and what follows "the mask
-    is". ``grows``: whether it takes a masked token with a weight to distinguish it from a token
-    that is left out.
+    """One thing a mask is made into: a sign of the bug table, and what follows "the mask is".
+
+    ``grows``: whether it takes a masked token with a weight to distinguish it from a token that is
+    left out.
     """
 
     sign: str
@@ -120,7 +121,7 @@ def _rolled(by: int) -> Callable[[Bits], Bits]:
 
 
 def _twice(mask: Bits) -> Bits:
-    """The kept tokens stand close together, and are masked once more from the first bit on."""
+    """Mask the kept tokens, which stand close together, once more from the first bit on."""
     out = np.zeros_like(mask)
     kept = np.flatnonzero(mask)
     out[kept] = mask[: len(kept)]

@@ -17,8 +17,10 @@ WithDiagnosis = tuple[Finding, Diagnosis | None]
 
 
 def merge_diagnoses(diagnosed: Sequence[WithDiagnosis]) -> list[Diagnosis | None]:
-    """The diagnoses, as few as explain the findings: a formula that gives the weights of other
-    cases than its own is theirs as well, the one that gives most of them first.
+    """Return the diagnoses, as few as explain the findings.
+
+    A formula that gives the weights of other cases than its own is theirs as well, the one that
+    gives most of them first.
     """
     found = [diagnosis for _, diagnosis in diagnosed]
     open_ = {n for n, (finding, diagnosis) in enumerate(diagnosed) if _is_open(finding, diagnosis)}
@@ -50,7 +52,7 @@ def _not_linear(
 
 
 def _on_its_step(shared: Diagnosis, own: Diagnosis | None) -> Diagnosis:
-    """A shared diagnosis without a factor that was not seen on this finding's own observations."""
+    """Return a shared diagnosis without a factor not seen on this finding's own observations."""
     seen = own is not None and own.factor == shared.factor
     return shared if seen else replace(shared, factor=None, off=None)
 
@@ -63,8 +65,9 @@ def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
 
 
 def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
-    """Whether its formula gives the finding's own weights: closer than the bound, or than they are
-    to what they should be.
+    """Whether its formula gives the finding's own weights.
+
+    Closer than the bound, or than they are to what they should be.
     """
     form = diagnosis.form
     return form is not None and gives(form, finding)

@@ -29,8 +29,9 @@ def at_rest(case: Case) -> Case:
 
 
 def count_at_hand(observations: Sequence[WeightObservation]) -> ClosedForm | None:
-    """The count of what one rank or micro-batch has that stands for the step's own, in all of
-    these: by it the weights are off from those of one rank. Of cases ``at_rest``.
+    """Return the count of one rank or micro-batch that stands for the step's own, in all of these.
+
+    By it the weights are off from those of one rank. Of cases ``at_rest``.
     """
     ratios, cases = [], []
     for o in observations:
@@ -63,7 +64,7 @@ def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[Clos
 
 
 def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | None:
-    """The count of what is at hand that divides a part of the gradient, all others being right.
+    """Return the count at hand that divides a part of the gradient, all others being right.
 
     On one step two layouts show which part that is: how far each is off, over by how much its count
     is, is the same.
@@ -91,7 +92,7 @@ def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | N
 
 
 def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[Array]) -> bool:
-    """``times``: by what the part is off in each observation, one after the other."""
+    """Whether it fits; ``times``: by what the part is off in each observation, in a row."""
     left, seen = iter(times), False
     for own in sets:
         by = np.array([next(left) - 1 for _ in own])

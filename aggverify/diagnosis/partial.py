@@ -49,7 +49,7 @@ class PartialForm:
 
 
 def partial_form(observations: Sequence[WeightObservation]) -> PartialForm | None:
-    """The form of what is left where some samples are left out by one rule in all of these."""
+    """Return the form of what is left where one rule leaves some samples out in all of these."""
     rule = left_out(observations)
     if rule is None:
         return None

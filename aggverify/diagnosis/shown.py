@@ -116,7 +116,7 @@ def _all_but_the_last(o: WeightObservation) -> npt.NDArray[np.bool_]:
 
 
 def _edge(index: int, *, shards: bool) -> Callable[[WeightObservation], npt.NDArray[np.bool_]]:
-    """The first or last token of every sample, or of what each context-parallel rank has of it."""
+    """Take the first or last token of every sample, or of each context-parallel rank's part."""
 
     def foretold(o: WeightObservation) -> npt.NDArray[np.bool_]:
         step, layout = o.case.step, o.case.layout
@@ -187,7 +187,7 @@ def _epsilon(observations: Sequence[WeightObservation]) -> ObservedSign | None:
 
 
 def _rounded_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Counts that are right up to 256 and rounded to 8 significant bits beyond (or 11: 2048)."""
+    """Return counts that are right up to 256 and rounded to 8 bits beyond (or 11: 2048)."""
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]
@@ -212,7 +212,7 @@ _WIDTHS = tuple((bits, signed) for bits in (8, 16, 32) for signed in (True, Fals
 
 
 def _wrapped_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Counts that are right up to the largest integer of a type, and begin again beyond."""
+    """Return counts that are right up to the largest integer of a type, and begin again beyond."""
     for bits, signed in _WIDTHS:
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]

@@ -131,7 +131,7 @@ def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
 
 
 def _parts(at: Layout) -> int:
-    """Calls of a reducer in a step; copies of gathered losses are not apart."""
+    """Return the calls of a reducer in a step; copies of gathered losses are not apart."""
     return at.dp_size * at.num_microbatches * (1 if at.cp_kind == "gathered" else at.cp_size)
 
 
@@ -172,7 +172,7 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def _pairs(unit: Ints, *parts: Ints) -> Ints:
-    """Indices of one token for each distinct (unit, part)."""
+    """Return the indices of one token for each distinct (unit, part)."""
     return _ints(np.unique(_combined((unit, *parts)), return_index=True)[1])
 
 

@@ -34,8 +34,10 @@ _LETTERS = "D data-parallel ranks, C context-parallel ranks, K micro-batches, N 
 
 
 def described(form: ClosedForm) -> str:
-    """For example "the token mean of each sample, averaged over the samples within one
-    micro-batch, then over micro-batches".
+    """Return the form in words.
+
+    For example "the token mean of each sample, averaged over the samples within one micro-batch,
+    then over micro-batches".
     """
     over = [_the(outer.text) for outer in form.outer]
     signs = dict(zip(SIZES, form.exponents, strict=True))

@@ -15,8 +15,10 @@ BUGS: tuple[KnownBug, ...] = tuple(stored())
 
 
 def known_bug(seen: Clues, own: Set[str] = _ALL) -> KnownBug | None:
-    """The first bug whose clues all fit, one that is all there is before one that leaves parts of
-    the form out; ``own``: those that are right.
+    """Return the first bug whose clues all fit.
+
+    One that is all there is comes before one that leaves parts of the form out; ``own``: those that
+    are right.
     """
     fitting = [bug for bug in BUGS if bug.explains(seen)]
     whole = (bug for bug in fitting if not bug.leaves_out(own))
