@@ -68,8 +68,10 @@ def undeclared() -> list[Convention]:
 
 
 def by_shape_or_name(offer: Offer) -> list[Convention]:
-    """Those that the function has the parameters of, under another name than theirs, or that only
-    a person's word for it makes it: a validator, or what merges logs.
+    """Return conventions that the function fits by shape, or only by a person's word.
+
+    By shape: it has their parameters, under another name than theirs. By word: a validator, or what
+    merges logs.
     """
     known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
     called = (how for how in CONVENTIONS.values() if isinstance(how, Called))

@@ -1,5 +1,7 @@
-"""A convention written as an adapter: a file with ``ADAPTER``, plain data that the parent reads
-without importing it, and ``call(function, losses, batch)`` for the ranks.
+"""A convention written as an adapter: a file with ``ADAPTER`` and ``call``.
+
+``ADAPTER`` is plain data that the parent reads without importing it, ``call(function, losses,
+batch)`` is for the ranks.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ class Declared:
         return self.bound(loaded(self.path), function, site)
 
     def bound(self, call: Callable[..., Any], function: Any, site: Site) -> Bound:
-        """The same by another ``call`` than the adapter's own, which records what it is given."""
+        """Bind the same by another ``call`` than the adapter's own, which records its arguments."""
         known = MODES.get(site.mode or "")
         if known is not None and not known.needs_divisor:
             site = replace(site, divisor=None)

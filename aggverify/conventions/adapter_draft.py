@@ -32,7 +32,7 @@ def adaptable(offer: Offer) -> int:
 
 
 def best(offers: Sequence[Offer]) -> Offer | None:
-    """The offer whose parameters are understood best; the last of equals, as the one on top."""
+    """Return the offer whose parameters are understood best; the last of equals, as if on top."""
     scored = [(adaptable(offer), n, offer) for n, offer in enumerate(offers)]
     found = max(scored, key=lambda entry: entry[:2], default=None)
     return found[2] if found is not None and found[0] else None
@@ -103,9 +103,7 @@ class Adapter:
         )
 
     def values_of(self, parameter: str) -> Mapping[str | bool, str]:
-        """What a parameter for the mode can be, with the mode that it means: by its annotation, or
-        as frameworks have it; none for any other parameter.
-        """
+        """Return what a parameter for the mode can be, with its mode; none for any other."""
         annotated = self.offer.values.get(parameter, ()) if role(parameter) is Role.MODE else ()
         return named_modes(annotated) or CHOICES.get(parameter, {})
 
@@ -182,7 +180,7 @@ class Adapter:
         )
 
     def expression(self, parameter: str) -> str:
-        """What is passed for a parameter, as it is written in the adapter."""
+        """Return what is passed for a parameter, as it is written in the adapter."""
         form = self.shape.value
         if parameter in self.known.arguments:
             given_text = self.known.arguments[parameter]

@@ -34,8 +34,9 @@ def loaded(path: str, function: str = CALL) -> Callable[..., Any]:
 
 
 def merging(path: str, bound: Bound, site: Site) -> Bound:
-    """The calls of a case, with what all of its logs come to once merged in the place of the last
-    one, and none before.
+    """Return the calls of a case, with all of its logs merged in the place of the last one.
+
+    The others have none.
     """
     merge, count = loaded(path, MERGE), site.case.layout.num_microbatches
     logs: dict[int, Any] = {}

@@ -21,8 +21,9 @@ def is_misuse(value: Any) -> bool:
 
 
 def spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """Some arguments replaced, or what is in them (``args.mode``, ``batch.counts`` of a mapping);
-    some without their last column or element.
+    """Replace some arguments, or what is in them (``args.mode``, ``batch.counts`` of a mapping).
+
+    Some lose their last column or element.
     """
     values = {**one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan)}
 
@@ -38,8 +39,9 @@ def spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
 
 
 def _owner(within: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
-    """The mapping, or the attributes of the object, that holds what the path names, and its name
-    there. Owners on the way are copied: no others are changed.
+    """Return the mapping or attributes that hold what the path names, and its name there.
+
+    Owners on the way are copied: no others are changed.
     """
     *owners, last = path.split(".")
     for name in owners:

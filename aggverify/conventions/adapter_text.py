@@ -1,5 +1,6 @@
-"""An adapter as the text of a file, which fails in one line until the person has filled in what
-they alone can know.
+"""An adapter as the text of a file.
+
+It fails in one line until the person has filled in what they alone can know.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a convention declares: which functions it calls, with what, and what it can ever get
-right.
-"""
+"""What a convention declares: which functions it calls, with what, and what it can get right."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ ADAPTED = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class ExpertPlace:
-    """A rank's place in expert parallelism: ``group`` shares one set of experts, one part each;
-    ``copies`` hold the same part.
-    """
+    """A rank's place among experts: ``group`` shares one set, ``copies`` hold the same part."""
 
     rank: int
     size: int
@@ -88,8 +84,10 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Misuse:
-    """A call that contradicts itself. ``spoil`` turns a good call's arguments, by name, into it, in
-    a rank; a candidate that validates its arguments raises.
+    """A call that contradicts itself.
+
+    ``spoil`` turns a good call's arguments, by name, into it, in a rank; a candidate that validates
+    its arguments raises.
     """
 
     name: str
@@ -105,8 +103,9 @@ Bound = Callable[[int, "Tensor"], Output]
 
 @dataclass(frozen=True, slots=True)
 class WholeStep:
-    """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given;
-    what a convention's ``bind`` returns instead of calls of a loss.
+    """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given.
+
+    A convention's ``bind`` returns it instead of calls of a loss.
     """
 
     train: Callable[[nn.Module], None]
@@ -140,15 +139,11 @@ class Convention(Protocol):
 
     @property
     def mode_is_argument(self) -> bool:
-        """Whether the candidate takes the mode as an argument, so that one function implements
-        several.
-        """
+        """Whether the candidate takes the mode as an argument: one function has several."""
 
     @property
     def fixes_engine(self) -> bool:
-        """Whether its framework alone determines how local losses become the update: where it does
-        not, an engine that is not named is an assumption.
-        """
+        """Whether its framework determines how local losses become the update, or it is assumed."""
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
@@ -160,9 +155,10 @@ class Convention(Protocol):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names, as the misuses know them, of what it passes by position; what it passes by keyword
-        has its own. Empty where the function's own names hold: then it may call anything, methods
-        and keyword-only parameters too.
+        """Names, as the misuses know them, of what it passes by position.
+
+        What it passes by keyword has its own. Empty where the function's own names hold: then it
+        may call anything, methods and keyword-only parameters too.
         """
 
     @property
@@ -176,7 +172,7 @@ class Convention(Protocol):
         """Whether the function has this convention's shape."""
 
     def default_engine(self, mode: str | None) -> str:
-        """The engine this convention's trainers use for the mode."""
+        """Return the engine this convention's trainers use for the mode."""
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         """Why the cell cannot be right, or None (parallel.md, "Which cells can be right").
@@ -189,12 +185,12 @@ class Convention(Protocol):
 
 
 def mask_tensor(mask: bytes, dtype: DTypeLike, device: torch.device) -> Tensor:
-    """A 0/1 mask as a 1-D tensor of its own memory."""
+    """Return a 0/1 mask as a 1-D tensor of its own memory."""
     import torch
 
     return placed(torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype)), device)
 
 
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new tensor of the processor's, where it belongs: it costs nothing to leave it there."""
+    """Move a new tensor of the processor's to the device: it costs nothing to leave it there."""
     return tensor if device.type == "cpu" else tensor.to(device)

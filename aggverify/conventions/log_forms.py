@@ -16,8 +16,9 @@ Log = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LogTerm:
-    """What one micro-batch on one rank adds to a key: this rank's sum, and what it is a mean over,
-    of which every context-parallel rank counts all.
+    """What one micro-batch on one rank adds to a key.
+
+    This rank's sum, and what it is a mean over, of which every context-parallel rank counts all.
     """
 
     total: float

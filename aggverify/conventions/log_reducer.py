@@ -113,9 +113,10 @@ def plainly(function: Callable[..., Any], logs: list[Log], ctx: LogContext) -> A
 
 @dataclass(frozen=True, slots=True)
 class LogReducer:
-    """A function that adds up a rank's logs, one a micro-batch, over all ranks, and returns every
-    key's mean. Logs are slime's and miles': ``{"keys", "values"}`` with one count in front, or
-    ``{"keys", "values", "normalizers"}`` with a count for each key.
+    """A function that adds up a rank's logs over all ranks, and returns every key's mean.
+
+    There is one log a micro-batch. Logs are slime's and miles': ``{"keys", "values"}`` with one
+    count in front, or ``{"keys", "values", "normalizers"}`` with a count for each key.
     """
 
     name: str = "log-reducer"

@@ -56,7 +56,7 @@ class Deal:
         )
 
     def data(self) -> StandInDict:
-        """Samples as lists, one entry each."""
+        """Return samples as lists, one entry each."""
         each = range(len(self.groups))
         masks = [[1] * (n - 1) for n in self.lengths]
         tokens = dict.fromkeys(self.groups, 0)

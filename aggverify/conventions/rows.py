@@ -1,5 +1,7 @@
-"""How a function is given per-token values: as padded rows of responses, as rows of whole
-sequences, prompt and padding included, or as those packed one after the other.
+"""How a function is given per-token values.
+
+As padded rows of responses, as rows of whole sequences, prompt and padding included, or as those
+packed one after the other.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def framework(how: Any) -> str:
 
 
 def newer(how: Any, installed: Mapping[str, str]) -> tuple[str, ...]:
-    """A note for every installed package that is newer than any version it was run against."""
+    """Return a note for every installed package newer than any version it was run against."""
     known: dict[str, RunAgainst] = {}
     for one in run_against(how):
         if one.name not in known or _key(known[one.name].version) < _key(one.version):

@@ -38,10 +38,12 @@ def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCal
 
 @dataclass(frozen=True, slots=True)
 class Dealer:
-    """A function that returns, of each rank, the indices of its samples: every sample once, prompt
-    groups whole and complete on one rank and in one optimizer step, and as many samples each; it
-    raises where that cannot be. A shard may be a mapping with ``partition`` and
-    ``micro_batch_indices``: then micro-batches are as many on each rank, and within their budget.
+    """A function that returns, of each rank, the indices of its samples.
+
+    It has every sample once, prompt groups whole and complete on one rank and in one optimizer
+    step, and as many samples each; it raises where that cannot be. A shard may be a mapping with
+    ``partition`` and ``micro_batch_indices``: then micro-batches are as many on each rank, and
+    within their budget.
     """
 
     name: str = "dealer"

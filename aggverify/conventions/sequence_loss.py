@@ -1,5 +1,6 @@
-"""An adapter's function whose weights are read off the gradient of one of its arguments: a loss of
-log-probabilities with one advantage a sequence.
+"""An adapter's function whose weights are read off the gradient of one of its arguments.
+
+It is a loss of log-probabilities with one advantage a sequence.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceBatch(PolicyBatch):
-    """A micro-batch with what a sequence was worth, and log-probabilities to compare with, in the
-    form of those that are given.
+    """A micro-batch with what a sequence was worth, and log-probabilities to compare with.
+
+    These are in the form of those that are given.
     """
 
     advantages: Tensor

@@ -1,5 +1,6 @@
-"""Arguments that choose how losses are aggregated, by their names: which go together, and which a
-validator must refuse.
+"""Arguments that choose how losses are aggregated, by their names.
+
+Which go together, and which a validator must refuse.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def _modes() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A framework's arguments that choose how losses are aggregated, those of slime and miles
-    unless an adapter names others; "" for what it does not have.
+    """A framework's arguments that choose how losses are aggregated.
+
+    They are those of slime and miles unless an adapter names others; "" for what it does not have.
     """
 
     mode: str = "loss_aggregation"
@@ -163,7 +165,7 @@ def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
 def _again(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """Validated, changed, and validated once more."""
+    """Validate, change, and validate once more."""
     sentence = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
     given = names.right("constant"), {names.divisor: divisor}
 

@@ -15,8 +15,9 @@ from aggverify.conventions.validated_arguments import Names, Validate, calls, pl
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A function that raises where arguments contradict themselves, and leaves those alone that do
-    not. Nothing is reduced.
+    """A function that raises where arguments contradict themselves, and leaves others alone.
+
+    Nothing is reduced.
     """
 
     name: str = "validation"

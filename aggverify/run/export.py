@@ -126,8 +126,9 @@ def _takes_ours(path: Path) -> bool:
 
 
 def _scale(subject: Subject, case: Case) -> Fraction | None:
-    """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0, where tokens
-    are not counted; None where it is none that does just that.
+    """Return what the engine makes of one rank's loss of 1 in one micro-batch, the others' 0.
+
+    Tokens are not counted; None where it is no engine that does just that.
     """
     engine, sizes = subject.engine, Sizes.of(case)
     cells = case.layout.world_size * case.layout.num_microbatches
@@ -145,8 +146,9 @@ def _scale(subject: Subject, case: Case) -> Fraction | None:
 def _shown(
     subject: Subject, executor: Executor, check: Check, case: Case, finding: Finding | None
 ) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
-    """The one of the check's runs of this step that shows the finding by its weights, those that
-    are right, and by how much each may be off.
+    """Return the check's run of this step that shows the finding by its weights.
+
+    With those that are right, and by how much each may be off.
     """
     wanted = list(_specs(check, case))
     expected = None if finding is None else finding.expected

@@ -42,7 +42,7 @@ HANDLER = "aggverify.trainer.training:Trainer"
 
 @contextmanager
 def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Executor]]:
-    """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
+    """Give the subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     installed()
     request = placed(request, pool)
@@ -177,7 +177,7 @@ def other_path(
     adapter: str | None = None,
     backend: str = GLOO.name,
 ) -> Iterator[OtherPath | None]:
-    """The other path's template process, if one was asked for."""
+    """Give the other path's template process, if one was asked for."""
     if text is None:
         yield None
         return
@@ -198,7 +198,7 @@ def opened(
     engine: str | None = None,
     command: str = "check",
 ) -> Iterator[Template]:
-    """A template process that has imported the candidate, and the adapter if there is one.
+    """Give a template process that has imported the candidate, and the adapter if there is one.
 
     Raises CandidateError if it cannot, InputError for an adapter that cannot be read.
 
@@ -238,9 +238,10 @@ def opened(
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Whatever there is by now, modules above all, is not gone through again and again while cases
-    make garbage, and that more seldom: most of what collecting it costs. Left alone where somebody
-    else has frozen it.
+    """Freeze the garbage collector's objects while cases make garbage, and collect more seldom.
+
+    Whatever there is by now, modules above all, is not gone through again and again: most of what
+    collecting it costs. Left alone where somebody else has frozen it.
     """
     mine, usual = gc.get_freeze_count() < _ITS_OWN, gc.get_threshold()
     if mine:

@@ -285,7 +285,7 @@ class _Work:
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
-        """What was reported after a first look, where its check was stopped before it found it."""
+        """Return what a first look reported, if its check was stopped before it found it."""
         if self._seen is None:
             return None
         name = self._seen.check

@@ -1,5 +1,6 @@
-"""What the adapters of miles share: its modules, wherever a version keeps them, and a rank's place
-in its parallel state.
+"""What the adapters of miles share.
+
+Its modules, wherever a version keeps them, and a rank's place in its parallel state.
 """
 
 from __future__ import annotations

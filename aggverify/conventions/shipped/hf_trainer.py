@@ -106,7 +106,7 @@ def num_items_in_batch(batch: Any, device: Any) -> Any:
 
 
 def in_our_losses(loss: Any, losses: Any) -> Any:
-    """The loss with the same gradient, and of the value that its weights make of our losses."""
+    """Return the loss with the same gradient, and the value that its weights make of our losses."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
         return loss
     (weights,) = torch.autograd.grad(loss.reshape(()), losses, allow_unused=True)

@@ -1,5 +1,6 @@
-"""oat's ``PPOLearner.learning_step`` of one micro-batch, on a stand-in for the learner: its masked
-mean or sum over the tokens of a row, then the mean over rows.
+"""The ``PPOLearner.learning_step`` of oat on one micro-batch, on a stand-in for the learner.
+
+It is a masked mean or sum over the tokens of a row, then the mean over rows.
 """
 
 from inspect import unwrap

@@ -1,6 +1,8 @@
-"""SkyRL's Megatron wrapper since March 2026, on a stand-in, in a schedule that only calls what it
-is given: a micro-batch's policy loss, whose advantages the driver has scaled, times what Megatron
-takes back, with its KL and entropy terms; ratios are 1, advantages stand for minus losses.
+"""SkyRL's Megatron wrapper since March 2026, on a stand-in.
+
+The schedule only calls what it is given: a micro-batch's policy loss, whose advantages the driver
+has scaled, times what Megatron takes back, with its KL and entropy terms; ratios are 1, advantages
+stand for minus losses.
 """
 
 import sys

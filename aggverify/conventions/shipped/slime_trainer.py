@@ -1,6 +1,8 @@
-"""slime's ``loss_function``: the reducer and the scaling that Megatron's schedule takes back, in
-one, with the logs that its trainer merges; the model's output stands for per-token losses, which a
-custom loss hands to the reducer.
+"""The ``loss_function`` of slime.
+
+It is the reducer and the scaling that Megatron's schedule takes back, in one, with the logs that
+its trainer merges; the model's output stands for per-token losses, which a custom loss hands to the
+reducer.
 """
 
 from typing import Any

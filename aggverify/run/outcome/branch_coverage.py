@@ -1,5 +1,6 @@
-"""Which lines of a reducer and which outcomes of its conditions ran, and on which kinds of case:
-what no case took is not judged.
+"""Which lines of a reducer and which outcomes of its conditions ran.
+
+By kinds of case: what no case took is not judged.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ class BranchCoverage:
         conditions: Sequence[Condition | Decided] = (),
         fixed: Collection[str] = (),
     ) -> Iterator[tuple[str, str]]:
-        """Codes of warnings and their texts: what never ran of functions that did, and what ran
-        on one rank only though its function ran on several. ``fixed``: parameters with one value
-        in training, so that a condition on one of them alone goes one way.
+        """Yield codes of warnings and their texts.
+
+        What never ran of functions that did, and what ran on one rank only though its function ran
+        on several. ``fixed``: parameters with one value in training, so that a condition on one of
+        them alone goes one way.
         """
         ran, sharded = set(self.lines), self.on(SHARDED)
         functions = [each for each in functions if each.function not in self.unknown]
@@ -77,8 +80,9 @@ class BranchCoverage:
             yield "AGVW18", _listed(never)
 
     def missing(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
-        """Conditions that were only true or only false, or were so on several ranks, the first
-        kind first; each with its outcome that is missing.
+        """Yield conditions that were only true or only false, each with its missing outcome.
+
+        Or that were so on several ranks; the first kind comes first.
         """
         for seen in (set(self.outcomes), _on(self.outcomes, SHARDED)):
             for n, condition in enumerate(conditions):
@@ -90,8 +94,9 @@ class BranchCoverage:
         return 2 * place in self.outcomes and 2 * place + 1 in self.outcomes
 
     def _parts(self, place: int) -> bool:
-        """Whether a condition is one way on one rank and the other on several, always: it asks how
-        many there are.
+        """Whether a condition is always one way on one rank and the other on several.
+
+        Then it asks how many there are.
         """
         one, several = case_tags.encode([ONE_RANK]), case_tags.encode([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
@@ -115,8 +120,9 @@ def _on(ran: Mapping[int, int], kind: str) -> set[int]:
 def _one_way(
     conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
-    """Those of the conditions asked for that went one way only, where no line that never ran shows
-    it.
+    """Yield those of the conditions asked for that went one way only.
+
+    Where no line that never ran shows it.
     """
     for n in sorted(asked):
         condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen

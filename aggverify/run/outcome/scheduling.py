@@ -40,7 +40,10 @@ class Outcome:
 
 
 def prune(entry: PlannedCheck, earlier: Sequence[Outcome]) -> PlannedCheck:
-    """The entry after these outcomes: skipped, on fewer ranks, without the oracle, or as it was."""
+    """Return the entry after these outcomes: skipped, on fewer ranks, or without the oracle.
+
+    Or as it was.
+    """
     found = [report.finding for outcome in earlier for report in outcome.findings]
     wrong = set[str]().union(*(outcome.wrong for outcome in earlier))
     if entry.instead is not None or entry.space is None:
@@ -79,8 +82,9 @@ def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
 
 
 def _outside(space: Space, fatal: Finding) -> Space | None:
-    """The space without what the smallest such step has beyond a plain one, which shows nothing new
-    and may cost a world of ranks; None where that is nothing.
+    """Return the space without what the smallest such step has beyond a plain one.
+
+    That shows nothing new and may cost a world of ranks; None where that is nothing.
     """
     case, step = fatal.case, fatal.case.step
     if more := dimensions(case.layout):

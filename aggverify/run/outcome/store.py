@@ -172,8 +172,10 @@ def _from_project(head: str) -> str:
 
 
 def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
-    """Raise InputError unless the file that a case names may be run although no option names it: it
-    lies in the project, and the case in a report directory, where only the tool writes.
+    """Raise InputError unless the file that a case names may be run without an option for it.
+
+    It may if it lies in the project, and the case in a report directory, where only the tool
+    writes.
     """
     head, _ = split(found_again(stored))
     root = project.root(Path.cwd()).resolve()

@@ -77,8 +77,9 @@ class ReportedFinding:
 
     @property
     def signature(self) -> str:
-        """What it has in common with the same finding on other cases: code, check, what matters,
-        and the factor, or else the formula or the ratio.
+        """What it has in common with the same finding on other cases.
+
+        Code, check, what matters, and the factor, or else the formula or the ratio.
         """
         return self._signature(*filter(None, [stated(self.finding, self.diagnosis)]))
 
@@ -189,7 +190,9 @@ class RunVerdict:
 
     @property
     def exit(self) -> Exit:
-        """Conforms only when something was tested, all that had to be was judged, and nothing
+        """Return the exit code.
+
+        It conforms only when something was tested, all that had to be was judged, and nothing
         failed, under an engine that is the trainer's; a hazard is no failure.
         """
         if any(report.fails for report in self.reports):
@@ -203,8 +206,9 @@ class RunVerdict:
 
 
 def _where(report: ReportedFinding) -> str | None:
-    """The place that all its failing cases took and no passing one did: findings of several checks
-    that have it in common are of one cause.
+    """Return the place that all its failing cases took and no passing one did.
+
+    Findings of several checks that have it in common are of one cause.
     """
     first = next(iter(report.suspects), None)
     if first is None or first.failing < first.all_failing or first.passing:
@@ -217,8 +221,10 @@ _UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
 
 
 def _precedence(report: ReportedFinding) -> int:
-    """What is shown first: a formula that is known to be wrong, weights that are not steady, a
-    formula that is unexplained, a layout; last what is about one kind of unit alone.
+    """Rank what is shown first.
+
+    A formula that is known to be wrong, weights that are not steady, a formula that is unexplained,
+    a layout; last what is about one kind of unit alone.
     """
     if _is_wrong_formula(report):
         return 2 if _is_unexplained(report) else 0
@@ -238,8 +244,9 @@ def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether a finding only shows what the other does to any step: what it is about itself, such
-    as split prompt groups, does not matter.
+    """Whether a finding only shows what the other does to any step.
+
+    What it is about itself, such as split prompt groups, does not matter.
     """
     if report.finding.not_finite or other.finding.not_finite:
         return False
@@ -249,8 +256,10 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether it has wrong weights without a cause, where the other's are wrong on one rank in one
-    micro-batch already, and unexplained as well, or not steady: a layout only shows it again.
+    """Whether it has wrong weights without a cause that the other's already are.
+
+    The other's are wrong on one rank in one micro-batch, and unexplained as well, or not steady: a
+    layout only shows it again.
     """
     wrong = _is_wrong_formula(other) and _is_unexplained(other)
     leads = wrong or _is_unsteady(other)
@@ -282,8 +291,9 @@ def _has_wrong_weights(report: ReportedFinding) -> bool:
 
 
 def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
-    """The code of a whole command: findings first, then anything untested, or a waiver without a
-    finding.
+    """Return the code of a whole command: findings first, then anything untested.
+
+    Or a waiver without a finding.
     """
     codes = {verdict.exit for verdict in verdicts}
     if any(verdict.incomplete is Incomplete.INTERRUPTED for verdict in verdicts):

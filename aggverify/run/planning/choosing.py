@@ -101,8 +101,9 @@ def _may_be_native(offer: Offer) -> bool:
 def _found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """What has a convention's shape: of the file itself before what it imports, then by name; a
-    method where no function has.
+    """Choose what has a convention's shape.
+
+    Of the file itself before what it imports, then by name; a method where no function has.
     """
     own = [o for o in offers if o.own and not o.why_not and not o.owner]
     imported = [o for o in offers if not o.own and not o.why_not]

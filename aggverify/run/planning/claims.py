@@ -49,8 +49,9 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
-    """The request with what the file declares where no option was given, and with what the
-    project's settings have where the file does not either.
+    """Complete the request with what the file declares where no option was given.
+
+    And with what the project's settings have where the file does not either.
     """
     declared = declaration(description)
     written = {**request.settings, **declared}
@@ -131,7 +132,7 @@ def subjects(
 
 
 def _notes(subject: Subject) -> tuple[str, ...]:
-    """Notes of its convention."""
+    """Return notes of its convention."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
         shared = EXPERTS in subject.features
         return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))
@@ -324,8 +325,9 @@ def _offered(name: str, choice: Choice) -> bool:
 
 
 def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The per-token inputs that a native reducer takes next to the losses, or an adapter's call,
-    with their readings where these are in ``written``.
+    """Return the per-token inputs that a native reducer or an adapter's call takes.
+
+    They are next to the losses, with their readings where these are in ``written``.
     """
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())

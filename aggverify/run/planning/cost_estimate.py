@@ -1,5 +1,7 @@
-"""What a plan costs before anything is run: of each check the cases that are listed, those that may
-be made for what has not run, those that are drawn, and those that other checks have of it.
+"""What a plan costs before anything is run.
+
+Of each check the cases that are listed, those that may be made for what has not run, those that are
+drawn, and those that other checks have of it.
 """
 
 from __future__ import annotations

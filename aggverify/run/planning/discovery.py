@@ -21,8 +21,9 @@ MOST_TRACED = 4
 
 
 def discovered(subject: Subject, executor: Executor) -> Subject:
-    """The subject with all that its claim leaves open: whether it refuses split prompt groups,
-    returns logs, and in which precision it computes.
+    """Return the subject with all that its claim leaves open.
+
+    Whether it refuses split prompt groups, returns logs, and in which precision it computes.
     """
     if subject.only_called:
         return subject
@@ -38,8 +39,9 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 
 
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
-    """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
-    is read as the gradient over the advantage, so that no mode's can be read next to it.
+    """Raise InputError where a policy loss has a gradient although every advantage is 0.
+
+    A weight is read as the gradient over the advantage, so that no mode's can be read next to it.
     """
     case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
@@ -85,7 +87,7 @@ def compiling(subject: Subject) -> Subject:
 
 
 def identified(subject: Subject, executor: Executor) -> Subject:
-    """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
+    """Return the subject with its recognised mode, if one was neither claimed nor is unknown.
 
     Where no option names an engine, every other one is tried after the convention's default.
     """

@@ -1,6 +1,4 @@
-"""Which mode does a reducer implement, and in which precision: read off a few distinguishing
-steps.
-"""
+"""The mode that a reducer implements, and its precision, read off a few distinguishing steps."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def distinguishing_cases() -> tuple[Case, ...]:
 def identify(
     subject: Subject, executor: Executor, modes: Sequence[str]
 ) -> tuple[str, float | None] | None:
-    """The mode (and divisor) whose exact weights the candidate has on every distinguishing step."""
+    """Return the mode (and divisor) whose exact weights it has on every distinguishing step."""
     executions = executor.run(subject, distinguishing_cases())
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None

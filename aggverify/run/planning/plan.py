@@ -43,8 +43,9 @@ class PlannedCheck:
 
     @property
     def least(self) -> int:
-        """Cases that must have come to a result before it passes, if there are as many: no fewer
-        where a profile draws only a part of them.
+        """Cases that must have come to a result before it passes, if there are as many.
+
+        No fewer where a profile draws only a part of them.
         """
         if self.check.only is not None:
             return 0
@@ -74,7 +75,7 @@ class PlannedCheck:
 
 
 def share(entries: Sequence[PlannedCheck]) -> float:
-    """The first entry's part of the time that is left for all of these: by the cases they draw."""
+    """Return the first entry's part of the time left for all of these: by the cases they draw."""
     usual = [entry.examples or entry.subject.claim.budget.examples for entry in entries]
     drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
     return drawn[0] / sum(drawn) if drawn[0] else 0.0

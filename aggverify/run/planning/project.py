@@ -14,9 +14,11 @@ _SIGNS = (".git", "pyproject.toml")
 
 
 def folders(start: Path) -> tuple[Path, ...]:
-    """``start`` and the folders above it as far as its project goes: to the repository's, else to
-    the nearest with a pyproject.toml; to the file system's root where there is neither. Not as far
-    as a folder like /tmp, in which anybody may leave such a file.
+    """Return ``start`` and the folders above it as far as its project goes.
+
+    That is to the repository's, else to the nearest with a pyproject.toml; to the file system's
+    root where there is neither. Not as far as a folder like /tmp, in which anybody may leave such a
+    file.
     """
     every = tuple(_up(start))
     for sign in _SIGNS:

@@ -130,9 +130,7 @@ class Request:
 
 
 def is_own_code(text: str | None) -> bool:
-    """Whether an oracle or an engine is a file or module of the person's, which this very process
-    runs.
-    """
+    """Whether an oracle or an engine is the person's file or module, which this process runs."""
     return text is not None and (":" in text or is_path(text))
 
 
@@ -146,7 +144,7 @@ def _with(option: Option, given: Any, settings_values: Any) -> Any:
 def requested(
     target: str, given: Mapping[str, Any], settings_values: Mapping[str, Any], source: object = None
 ) -> Request:
-    """The request of a command line, by key, with the project's settings where it has no value.
+    """Return the request of a command line, by key, with the project's settings for the rest.
 
     What a file may declare waits until the file is known: ``claims.completed``.
     """

@@ -103,7 +103,7 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
 
 
 def _check_own(where: str, name: str, folder: Path) -> None:
-    """The same of a module that is imported here, by name."""
+    """Do the same for a module that is imported here, by name."""
     module = name.partition(":")[0]
     lies = project.places(module, [*sys.path, str(Path.cwd())])
     if not all(place.is_relative_to(folder.resolve()) for place in lies):
@@ -117,10 +117,11 @@ _LEADS = frozenset({"engine", *(key for key, option in KEYS.items() if option.is
 
 
 def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = ()) -> Settings:
-    """The settings of the nearest pyproject.toml of the project that has the section, at or above
-    ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
-    project's that they name as an engine may be imported here; ``named_options``: what the person
-    gives, so that it does not matter where the project's leads.
+    """Return the settings of the project's nearest pyproject.toml that has the section.
+
+    It is at or above ``start``; what lies above the project is somebody else's. ``trusted``:
+    whether a module of the project's that they name as an engine may be imported here;
+    ``named_options``: what the person gives, so that it does not matter where the project's leads.
     """
     for folder in project.folders(start):
         path = folder / "pyproject.toml"

@@ -15,8 +15,10 @@ case, a rounding in float32 is that small compared with any factor."""
 
 
 def same_failure(found: Finding, other: Finding | None) -> bool:
-    """Whether the other shows what was found: the same code, of the same term, by a deviation of
-    that order; or the same exception. A rounding is no smaller case of a wrong factor.
+    """Whether the other shows what was found.
+
+    It is the same code, of the same term, by a deviation of that order; or the same exception. A
+    rounding is no smaller case of a wrong factor.
     """
     if other is None or (found.code, found.term) != (other.code, other.term):
         return False
@@ -29,9 +31,10 @@ def same_failure(found: Finding, other: Finding | None) -> bool:
 
 
 def same_cause(known: Finding, other: Finding) -> bool:
-    """Whether the other may be nothing but the known one again, on a case that was not made small:
-    the same thing reported, of the losses where the known one's layout has a part in it, of a term
-    anywhere.
+    """Whether the other may be only the known one again, on a case that was not made small.
+
+    It is the same thing reported, of the losses where the known one's layout has a part in it, of a
+    term anywhere.
     """
     if _key(known) != _key(other):
         return False

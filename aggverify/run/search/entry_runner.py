@@ -155,7 +155,7 @@ def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emi
 
 
 def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
-    """The first other check that finds something on cases that take every branch, with that."""
+    """Return the first other check that finds something on cases that take every branch."""
     subject = run.subject
     cases = list(islice(run.on_branches(), subject.claim.budget.branches))
     for entry in looking_at_branches(subject):

@@ -116,7 +116,7 @@ def explain(
 
 
 def _in_words(found: Diagnosis, under: str) -> Diagnosis:
-    """What holds of other numbers than the finding's: a formula stands with what it holds of."""
+    """Put in words what holds of other numbers than the finding's: a formula, with its scope."""
     if found.form is None:
         return found
     sentence = under + found.sentence
@@ -172,8 +172,9 @@ def _stored(subject: Subject) -> list[Case]:
 
 
 def _of_groups(size: int) -> Iterator[Case]:
-    """Two and three prompt groups of one size: with one, no count of groups is distinguished from
-    another factor. Stored cases have small ones.
+    """Yield two and three prompt groups of one size.
+
+    With one, no count of groups is distinguished from another factor. Stored cases have small ones.
     """
     for number in (2, 3) if size else ():
         groups = (
@@ -205,7 +206,7 @@ def _nonlinear(
 
 
 def _of_one_step(subject: Subject) -> list[Case]:
-    """Steps that are laid out in several ways each."""
+    """Return steps that are laid out in several ways each."""
     space = spread(subject, min_units=1)
     kind = space.cp_kinds[0] if space.cp_kinds else "zigzag"
     found = []
@@ -241,8 +242,9 @@ def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str
 
 
 def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
-    """The first kind of values whose part in the weights ends where a micro-batch or rank does; of
-    the case, or of larger ones, on which more is changed.
+    """Return the first kind of values whose part in the weights ends at a micro-batch or rank.
+
+    Of the case, or of larger ones, on which more is changed.
     """
     found: list[str] = []
     cp_size = case.layout.cp_size
@@ -260,8 +262,9 @@ def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
 
 
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
-    """Those for which a formula foretells other weights than the mode's: there it shows whether it
-    is what is computed. Where it foretells the right ones, so do many.
+    """Yield those for which a formula foretells other weights than the mode's.
+
+    There it shows whether it is what is computed. Where it foretells the right ones, so do many.
     """
     for case in cases:
         expected = subject.expected(case.step)

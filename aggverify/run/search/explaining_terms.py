@@ -23,8 +23,10 @@ from aggverify.steps.case import Case
 def explain_term(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """What its weights are off by, or are instead, in units of the term's coefficient: its weight
-    in a step of one token. ``own``: cases of the check that made the finding.
+    """Return what its weights are off by, or are instead, in units of the coefficient.
+
+    That is the term's weight in a step of one token. ``own``: cases of the check that made the
+    finding.
     """
     if finding.term is None or finding.observed is None:
         return None

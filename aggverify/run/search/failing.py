@@ -51,8 +51,7 @@ def _parted(fault: Fault) -> bool:
 
 
 def skipped(fault: Fault) -> bool:
-    """Whether some rank is through with the candidate and issued fewer of its collectives than
-    another of the group.
+    """Whether some rank has left the candidate with fewer collectives than another of its group.
 
     Seen in what was issued, whatever the engine's own collectives look like: one that happens to be
     the candidate's in all but its place is joined, and the ranks part later.

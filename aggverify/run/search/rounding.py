@@ -36,8 +36,9 @@ def explained_by_rounding(
 
 
 def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> bool:
-    """Whether such deviations vanish where float32 is exact: on the check's own cases of that kind,
-    or, if it has none, in the weights of every layout.
+    """Whether such deviations vanish where float32 is exact.
+
+    On the check's own cases of that kind, or, if it has none, in the weights of every layout.
     """
     cases = [case for case in map(check.project, exact_cases(space.cp_kinds)) if case in space]
     cases = [case for case in dict.fromkeys(cases) if _is_exact(case)]

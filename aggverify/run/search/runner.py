@@ -154,9 +154,11 @@ class CheckRun:
         return judged
 
     def further(self, known: Finding, *, seed: int) -> Finding | None:
-        """After what is known now, the next finding of another cause, likewise on its smallest
-        case, or None: among what was seen on the way, stored cases that have not been run, and a
-        few that are drawn where the known one has no part. ``seed``: another one than before.
+        """Return the next finding of another cause after the known one, or None.
+
+        Likewise on its smallest case: among what was seen on the way, stored cases that have not
+        been run, and a few that are drawn where the known one has no part. ``seed``: another one
+        than before.
 
         However long the known one took to explain, so that the same ones are found every time.
         """
@@ -204,9 +206,10 @@ class CheckRun:
         return self.submit(cases).findings()
 
     def steered_failure(self) -> Finding | None:
-        """The first finding among cases for what has not run of the reducer, as many as the profile
-        has: what of it has run is this check's own doing, so that they are the same ones whatever
-        ran before it.
+        """Return the first finding among cases for what has not run of the reducer.
+
+        They are as many as the profile has. What of it has run is this check's own doing, so that
+        they are the same ones whatever ran before it.
         """
         left = self.subject.claim.budget.steered if self.check.steers else 0
         while left > 0:
@@ -228,8 +231,10 @@ class CheckRun:
         return None
 
     def on_branches(self) -> Iterator[Case]:
-        """Of a check that steers, cases that together take every branch of the reducer's code that
-        any of them took, the rarest first; then some around its constants, which branch unseen.
+        """Yield cases that together take every branch of the reducer's code, the rarest first.
+
+        Of a check that steers, of branches that any of them took; then some around its constants,
+        which branch unseen.
         """
         taken = [*dict.fromkeys(self._examples.values())][::-1]
         neighbours = filter(None, around(self.space, self.subject.found.constants))
@@ -326,7 +331,7 @@ class CheckRun:
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
-        """The first finding among the cases that are not drawn and have not been run, or None."""
+        """Return the first finding among the cases that are not drawn and have not been run."""
         pipeline = Pipeline(self._look)
         if self._left is None:
             only = self.check.only

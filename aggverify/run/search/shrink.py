@@ -1,5 +1,6 @@
-"""A finding on the smallest case: the first of all small ones that shows it, or one without
-whatever can be left out.
+"""A finding on the smallest case.
+
+It is the first of all small ones that shows it, or one without whatever can be left out.
 
 Making a case smaller step by step can end in more than one place; an order of all small ones ends
 in one. Where none of them shows it, leaving out is what is left.
@@ -38,7 +39,7 @@ def shrink(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
 
 
 def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
-    """The same finding on the first of the smallest cases that shows it, if one below this does.
+    """Return the same finding on the first of the smallest cases that shows it, if any does.
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
     """
@@ -73,8 +74,9 @@ def plain_cases(space: Space) -> tuple[Case, ...]:
 
 @lru_cache(maxsize=64)
 def smallest_cases(space: Space) -> tuple[Case, ...]:
-    """All cases of a space up to TOKENS and RANKS, smallest first, then with the fewest masks,
-    shared prompts and shared rollouts.
+    """Return all cases of a space up to TOKENS and RANKS, smallest first.
+
+    Then with the fewest masks, shared prompts and shared rollouts.
     """
     cases = (varied for case in _every(space.cp_kinds) for varied in _varied(case, space))
     return tuple(sorted((case for case in cases if case in space), key=_order))

@@ -1,5 +1,6 @@
-"""The simplest step there is: a reducer that does not get through it gets a finding at once, and
-nothing else is run.
+"""The simplest step there is.
+
+A reducer that does not get through it gets a finding at once, and nothing else is run.
 """
 
 from __future__ import annotations

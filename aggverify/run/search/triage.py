@@ -121,8 +121,9 @@ RUNS = 24
 
 
 def is_steady(run: CheckRun, finding: Finding) -> bool:
-    """Whether it comes back in fresh ranks, in each by itself, and again in the same ones with the
-    weights it had: then it is no matter of what was run before.
+    """Whether it comes back in fresh ranks, in each by itself, and again in the same ones.
+
+    If it does, with the weights it had, it is no matter of what was run before.
     """
     again = _again(run, finding)
     if again is None or not same_failure(finding, again) or needs_a_past(run, finding):
@@ -141,8 +142,10 @@ def is_still_there(run: CheckRun, finding: Finding) -> bool:
 
 
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
-    """Whether it takes a run before: with ranks that have run nothing for every variant it is gone,
-    or the weights that it is about are others.
+    """Whether the finding is stateful: it takes a run before.
+
+    With ranks that have run nothing for every variant it is gone, or the weights that it is about
+    are others.
     """
     afresh = _afresh(run, finding)
     if not afresh:
