@@ -24,7 +24,7 @@ _LARGE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class StepWeights:
     """One step's weights in the update, with the mode's."""
 
     step: RecordedStep
@@ -58,7 +58,7 @@ def owners(step: RecordedStep) -> Array:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
+def explained(subject: Subject, finding: Finding, steps: Sequence[StepWeights]) -> Diagnosis | None:
     """Return what all steps' weights are instead, as far as any formula gives them."""
     small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
     seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
@@ -121,7 +121,7 @@ def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> We
     )
 
 
-def _filled(one: Weighed) -> Array:
+def _filled(one: StepWeights) -> Array:
     """Weights with those that are unknown as far off as the others of their micro-batch are."""
     if not (one.unknown | one.odd).any():
         return one.observed

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggverify.audit import factor
 from aggverify.audit.counts import one_factor, other_counts
-from aggverify.audit.explaining import Weighed, explained, mask_of, owners
+from aggverify.audit.explaining import StepWeights, explained, mask_of, owners
 from aggverify.audit.properties import (
     LOST,
     MASKED,
@@ -49,12 +49,12 @@ class JudgedFinding:
     diagnosis: Diagnosis | None = None
 
 
-def weighed(subject: Subject, run: RecordedRun) -> list[Weighed]:
+def weighed(subject: Subject, run: RecordedRun) -> list[StepWeights]:
     """Every step's weights after the engine's reduction."""
     return [_weighed(subject, run, step) for step in run.steps]
 
 
-def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> Weighed:
+def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> StepWeights:
     by = factor.reduction(subject.engine, run.ranks, step)
     with np.errstate(over="ignore"):
         observed = step.weights * by.numerator / by.denominator
@@ -62,7 +62,7 @@ def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> Weighed:
     assert expected is not None
     rest = step.case.step.num_response_tokens - len(expected)
     mask = mask_of(step)
-    return Weighed(
+    return StepWeights(
         step,
         observed,
         (*expected, *[Fraction(0)] * rest),
@@ -76,7 +76,9 @@ def roundings(subject: Subject, run: RecordedRun) -> int:
     return subject.roundings + max(_READ[q] for q in run.quantities)
 
 
-def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
+def once(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
     """Yield samples that nothing went backward through, and tokens that two ranks have."""
     for one in steps:
         step = one.step
@@ -99,7 +101,9 @@ def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterat
             yield _finding_of(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
 
 
-def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
+def masked(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
     """Weights where there must be none."""
     for one in steps:
         step, mask = one.step, mask_of(one.step)
@@ -117,7 +121,7 @@ def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iter
 
 
 def weights(
-    subject: Subject, run: RecordedRun, steps: Sequence[Weighed]
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
 ) -> Iterator[JudgedFinding]:
     """Yield the step whose worst weight is furthest off, and why; nothing where all are within."""
     found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
@@ -142,7 +146,9 @@ def weights(
         yield JudgedFinding(finding, known or explained(subject, finding, steps))
 
 
-def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, Finding] | None:
+def _wrong(
+    subject: Subject, run: RecordedRun, one: StepWeights
+) -> tuple[StepWeights, Finding] | None:
     found = one.judged
     off = worst_weight(found, one.expected, roundings(subject, run), precision(subject, run))
     if off is None or off.accumulated:
@@ -161,7 +167,7 @@ def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, F
     )
 
 
-def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[float, ...]:
+def _read_as_factors(subject: Subject, run: RecordedRun, one: StepWeights) -> tuple[float, ...]:
     """Read weights as the simplest factors of the mode's that they are within their rounding.
 
     For example 1/2, and not 268435461/536870912.
@@ -179,12 +185,12 @@ def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[
     return tuple(map(simple, one.observed.tolist(), one.expected))
 
 
-def _scope(found: Sequence[tuple[Weighed, Finding]], steps: Sequence[Weighed]) -> str:
+def _scope(found: Sequence[tuple[StepWeights, Finding]], steps: Sequence[StepWeights]) -> str:
     numbers = ", ".join(str(w.step.number) for w, _ in found[:5]) + ", …" * (len(found) > 5)
     return f"in {len(found)} of {len(steps)} recorded optimizer steps ({numbers})"
 
 
-def _smallest(one: Weighed, finding: Finding) -> str:
+def _smallest(one: StepWeights, finding: Finding) -> str:
     """Return the smallest group of samples that shows it: one of them does."""
     exact = np.array([float(w) for w in one.expected])
     near = np.abs(one.judged - exact) <= float(finding.bound or 0) * 2
@@ -198,7 +204,9 @@ def _smallest(one: Weighed, finding: Finding) -> str:
     )
 
 
-def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
+def terms(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
     """Of further terms: their weights are one multiple of the losses', step by step."""
     for one in steps:
         base = one.step.weights
@@ -235,7 +243,7 @@ def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Itera
                 )
 
 
-def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> float:
+def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]) -> float:
     """Return the largest error over its bound, of weights that are right."""
     given = roundings(subject, run), precision(subject, run)
     shares = (margin(one.judged, one.expected, *given) for one in steps)
@@ -244,7 +252,7 @@ def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -
 
 def _finding_of(
     subject: Subject,
-    one: Weighed,
+    one: StepWeights,
     about: Check,
     code: str,
     samples: Sequence[int],

@@ -16,7 +16,7 @@ from typing import Any
 
 from aggverify.audit.probe_points import KINDS, VALUES, VARIABLE
 from aggverify.audit.records import SUFFIX
-from aggverify.audit.step_selection import Chosen
+from aggverify.audit.step_selection import StepSelection
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents
 from aggverify.run.planning import project
@@ -81,7 +81,7 @@ def run(
 
     Raises InputError where the folder has records, or the command is not there.
     """
-    Chosen.read(steps)
+    StepSelection.read(steps)
     if any(folder.glob(f"*{SUFFIX}")):
         raise InputError(f"{folder} holds the records of another run: empty it, or --probe-dir")
     folder.mkdir(parents=True, exist_ok=True)

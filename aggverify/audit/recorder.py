@@ -30,7 +30,7 @@ from torch.optim.optimizer import (
 
 from aggverify.audit.records import AMPLIFIED, MAGIC, SUFFIX, Array, Record
 from aggverify.audit.reduction import Reduction
-from aggverify.audit.step_selection import Chosen
+from aggverify.audit.step_selection import StepSelection
 
 _CHUNK = 1 << 24
 """Logits looked at together."""
@@ -56,7 +56,7 @@ class ProbeCall:
 @cache
 def recorder(folder: str) -> Recorder:
     """Return the process's own."""
-    return Recorder(Path(folder), Chosen.read(os.environ.get("AGGVERIFY_PROBE_STEPS", "")))
+    return Recorder(Path(folder), StepSelection.read(os.environ.get("AGGVERIFY_PROBE_STEPS", "")))
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Recorder:
     """Appends to one file; counts optimizer steps and backward passes."""
 
     folder: Path
-    chosen: Chosen
+    chosen: StepSelection
     step: int = 0
     micro_batch: int = 0
     _calls: int = 0

@@ -16,7 +16,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class StepSelection:
     """Called with a step's number, returns whether it is recorded; after ``most`` steps none is."""
 
     first: int = 0
@@ -24,7 +24,7 @@ class Chosen:
     most: int = 1 << 62
 
     @staticmethod
-    def read(text: str) -> Chosen:
+    def read(text: str) -> StepSelection:
         """Raise InputError for anything else."""
         found: dict[str, int] = {}
         for part in map(str.strip, (text or USUAL).split(",")):
@@ -35,7 +35,7 @@ class Chosen:
             match = matches[name]
             assert match is not None
             found[name] = int(match[1])
-        return Chosen(**found)
+        return StepSelection(**found)
 
     def __call__(self, step: int) -> bool:
         return (step < self.first or self._every(step)) and self._before(step) < self.most

@@ -12,7 +12,7 @@ from msgspec import structs
 from aggverify import model, oracles
 from aggverify.audit import engine_gradient, judging
 from aggverify.audit.convention import RECORDED
-from aggverify.audit.explaining import Weighed
+from aggverify.audit.explaining import StepWeights
 from aggverify.audit.judging import JudgedFinding
 from aggverify.audit.properties import (
     CUT,
@@ -184,7 +184,7 @@ def _outcome(
 
 
 def _settled(
-    subject: Subject, run: RecordedRun, steps: Sequence[Weighed], done: model.Check
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights], done: model.Check
 ) -> model.Check:
     """Return what was not judged, and why."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
@@ -219,7 +219,7 @@ def _reported(
     return replace(report, waived=next(accepted, None))
 
 
-def _margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> model.Margin:
+def _margin(subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]) -> model.Margin:
     name = judging.precision(subject, run)
     caught = smallest_caught(relative(judging.roundings(subject, run), PRECISIONS[name]))
     worst = judging.worst_margin(subject, run, steps)

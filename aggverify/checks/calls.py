@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.conventions.calls import Called, JudgedCall
+from aggverify.conventions.calls import JudgedCall, PerCallConvention
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
@@ -35,7 +35,7 @@ def space(subject: Subject) -> Space | None:
 
 def cases(subject: Subject) -> Iterator[Case]:
     """One rank, and as many as the convention calls on."""
-    assert isinstance(subject.convention, Called)
+    assert isinstance(subject.convention, PerCallConvention)
     for text, cells, cp in LAYOUTS if subject.convention.ranks > 1 else LAYOUTS[:1]:
         step = parse_step(text)
         yield Case(step, Layout(parse_micro_batches(cells), cp), plain_losses(step))
@@ -48,7 +48,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if failed is not None:
         return failed
     found = dict(ran.refusals)
-    assert isinstance(subject.convention, Called)
+    assert isinstance(subject.convention, PerCallConvention)
     wrong = [(call, text) for call in subject.convention.calls if (text := found.get(call.name))]
     mistaken = [f"{call.sentence}: {text}" for call, text in wrong if not call.refused]
     if mistaken:
@@ -73,7 +73,7 @@ def summary(calls: Sequence[JudgedCall]) -> str:
 
 
 def _established(subject: Subject, cases: int) -> str:
-    assert isinstance(subject.convention, Called)
+    assert isinstance(subject.convention, PerCallConvention)
     return summary(list(subject.convention.calls))
 
 

@@ -150,11 +150,11 @@ def _judged(run: RecordedRun, asked: AuditRequest, folder: Path, mine: Mapping[s
     """Audit, show, deliver the reports; the exit code."""
     from aggverify.audit.verdict import audited, documented
     from aggverify.cli import screen, ways_out
-    from aggverify.report.outputs import Delivery
+    from aggverify.report.outputs import ReportOutputs
 
     where = Path(mine.get("report_dir", ".aggverify"))
     wanted = mine["report"].split(",") if "report" in mine else ()
-    delivery = Delivery.to(where, wanted, github="github" in mine)
+    delivery = ReportOutputs.to(where, wanted, github="github" in mine)
     made = documented(audited(run, asked), folder, *_again(mine))
     screen.terminal(mine, where, shown=bool(delivery.shown)).document(made)
     unwritten = delivery.deliver(made, asked.target)

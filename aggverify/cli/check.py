@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aggverify.cli.joined import CommandRun
     from aggverify.execution.deadline import Deadline
     from aggverify.model import Replay
-    from aggverify.report.imported_findings import Others
-    from aggverify.report.outputs import Delivery
+    from aggverify.report.imported_findings import ImportedFindings
+    from aggverify.report.outputs import ReportOutputs
     from aggverify.report.terminal import Terminal
     from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
@@ -45,7 +45,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     early.refuse(targets, mine)
     from aggverify.errors import InputError
     from aggverify.execution.options import BY_KEY
-    from aggverify.report.outputs import Delivery
+    from aggverify.report.outputs import ReportOutputs
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
 
@@ -58,7 +58,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     )
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
-    delivery = Delivery.to(where, formats, github="github" in mine)
+    delivery = ReportOutputs.to(where, formats, github="github" in mine)
     terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
     requests = [requested(target, mine, project.values, project.source) for target in targets]
     request = requests[0]
@@ -89,7 +89,11 @@ def _hosts(run: CommandRun, request: Request) -> Cluster | None:
 
 
 def _replay_into(
-    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Cluster | None
+    path: Path,
+    request: Request,
+    others: ImportedFindings,
+    deadline: Deadline,
+    hosts: Cluster | None,
 ) -> int:
     """Run others' cases only, and add their outcomes to a document of this version."""
     from aggverify.files import put
@@ -105,7 +109,7 @@ def _replay_into(
     return made.exit
 
 
-def _others(mine: Mapping[str, Any], project: Settings) -> Others:
+def _others(mine: Mapping[str, Any], project: Settings) -> ImportedFindings:
     """Return what is declared known.
 
     Raises InputError for a file that declares nothing of the kind.
@@ -113,14 +117,14 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     from aggverify.errors import InputError
     from aggverify.model import load
     from aggverify.report.document import known_findings
-    from aggverify.report.imported_findings import Others
+    from aggverify.report.imported_findings import ImportedFindings
 
     documents = (load(Path(path)) for path in mine.get("replay_from", ()))
     findings = tuple(chain.from_iterable(map(known_findings, documents)))
     path, write = mine.get("baseline", project.get("baseline")), "baseline_write" in mine
     if path is None and write:
         raise InputError("--baseline-write needs --baseline FILE")
-    return Others.of(findings, None if path is None else Path(path), write=write)
+    return ImportedFindings.of(findings, None if path is None else Path(path), write=write)
 
 
 def _list(request: Request, deadline: Deadline, hosts: Cluster | None) -> int:
@@ -157,9 +161,9 @@ class _Known:
 def _check(
     requests: Sequence[Request],
     where: Path,
-    delivery: Delivery,
+    delivery: ReportOutputs,
     deadline: Deadline,
-    others: Others,
+    others: ImportedFindings,
     hosts: Cluster | None,
     terminal: Terminal,
 ) -> int:
@@ -200,7 +204,7 @@ def _check(
 def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
-    others: Others,
+    others: ImportedFindings,
     hosts: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:

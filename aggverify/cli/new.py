@@ -50,13 +50,13 @@ def new(
     from aggverify.engines import usable
     from aggverify.execution.deadline import Deadline, OutOfTime, TooLate
     from aggverify.execution.limits import LIMITS
-    from aggverify.scaffold.beginning import Wanted, begin
+    from aggverify.scaffold.beginning import ScaffoldRequest, begin
     from aggverify.scaffold.questions import no_answers
     from aggverify.world import Pool
 
     if engine is not None:
         usable(engine)
-    wanted = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
+    wanted = ScaffoldRequest(target, mode, engine, divisor, dict(map(_argument, arguments)))
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     deadline = Deadline(math.inf if asks else SECONDS)
     try:

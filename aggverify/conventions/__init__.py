@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from aggverify.conventions.adapter_convention import Declared
+from aggverify.conventions.adapter_convention import AdapterConvention
 from aggverify.conventions.adapter_file import declared
 from aggverify.conventions.base import ADAPTED, Bound, Convention, Misuse, Output, Site, WholeStep
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.features import EXPERTS, FEATURES, UNUSUAL
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
-from aggverify.conventions.sample_partitioner import Dealer
+from aggverify.conventions.sample_partitioner import SamplePartitioner
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
@@ -32,7 +32,7 @@ _OWN: tuple[Convention, ...] = (
     PolicyLoss(),
     Validation(),
     LogReducer(),
-    Dealer(),
+    SamplePartitioner(),
 )
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
@@ -59,12 +59,12 @@ def convention(name: str) -> Convention:
 
 def by_shape() -> list[Convention]:
     """Those that are found out from a signature: a function that is no reducer must be named."""
-    return [how for how in CONVENTIONS.values() if not isinstance(how, Called)]
+    return [how for how in CONVENTIONS.values() if not isinstance(how, PerCallConvention)]
 
 
 def undeclared() -> list[Convention]:
     """Those of them that are no adapter, with which a function is called as it is."""
-    return [how for how in by_shape() if not isinstance(how, Declared)]
+    return [how for how in by_shape() if not isinstance(how, AdapterConvention)]
 
 
 def by_shape_or_name(offer: Offer) -> list[Convention]:
@@ -73,8 +73,8 @@ def by_shape_or_name(offer: Offer) -> list[Convention]:
     By shape: it has their parameters, under another name than theirs. By word: a validator, or what
     merges logs.
     """
-    known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
-    called = (how for how in CONVENTIONS.values() if isinstance(how, Called))
+    known = [how for how in CONVENTIONS.values() if isinstance(how, AdapterConvention)]
+    called = (how for how in CONVENTIONS.values() if isinstance(how, PerCallConvention))
     taken = any(how.recognises(offer) for how in known)
     return [
         *(how for how in known if how.has_shape(offer) and not taken),
@@ -84,7 +84,7 @@ def by_shape_or_name(offer: Offer) -> list[Convention]:
 
 def calls_bound(how: Convention) -> bool:
     """Whether it calls a method of an object that is built for it; else as it is in the class."""
-    first = (how.recognised_by if isinstance(how, Declared) else how.parameters)[:1]
+    first = (how.recognised_by if isinstance(how, AdapterConvention) else how.parameters)[:1]
     return bool(first) and first != ("self",)
 
 

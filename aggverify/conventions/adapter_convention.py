@@ -35,7 +35,7 @@ def takes(gradient_of: str, terms: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class AdapterConvention:
     """What an adapter's file declares (``adapter_file.py`` reads it)."""
 
     name: str

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions.adapter_convention import Declared, takes
+from aggverify.conventions.adapter_convention import AdapterConvention, takes
 from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
 from aggverify.conventions.adapter_values import (
     DEALS,
@@ -21,13 +21,13 @@ from aggverify.conventions.adapter_values import (
 )
 from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
-from aggverify.conventions.sample_partitioner import Dealer
+from aggverify.conventions.sample_partitioner import SamplePartitioner
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents, parsed
 
 MAX_BYTES = 1 << 18
-Adapted = Declared | Validation | LogReducer | Dealer
+Adapted = AdapterConvention | Validation | LogReducer | SamplePartitioner
 
 
 def declared(path: str, name: str | None = None) -> Adapted:
@@ -63,7 +63,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         return replace(how, run_against=read.run_against(), parameters=())
     if read.logs() == MERGE:
         _check_call(tree, path, ("logs", "ctx"), MERGE)
-    return Declared(
+    return AdapterConvention(
         name=name or path,
         path=absolute,
         title=read.text("title", Path(path).stem),
@@ -153,7 +153,7 @@ _KEYS = (
 )
 
 
-_Made = Callable[[AdapterValues, Callable[[], Any]], Validation | LogReducer | Dealer]
+_Made = Callable[[AdapterValues, Callable[[], Any]], Validation | LogReducer | SamplePartitioner]
 _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     VALIDATES: (
         ("function", "args"),
@@ -167,7 +167,7 @@ _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     ),
     DEALS: (
         ("function", "args", "data", "dp_size"),
-        lambda read, call: Dealer(promises=read.promises(), deal=call),
+        lambda read, call: SamplePartitioner(promises=read.promises(), deal=call),
     ),
 }
 """Adapters of functions that reduce no losses: what their ``call`` takes, and what they are."""

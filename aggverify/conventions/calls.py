@@ -21,7 +21,7 @@ class JudgedCall:
 
 
 @runtime_checkable
-class Called(Protocol):
+class PerCallConvention(Protocol):
     """A convention of such functions."""
 
     @property

@@ -14,7 +14,7 @@ _LENGTHS = (3, 9, 4, 4, 11, 4, 7, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class PartitionCase:
     """One rollout: of each sample its prompt group, and over how many ranks they go."""
 
     description: str
@@ -89,18 +89,20 @@ class Promises:
     others: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else of the arguments is read."""
 
-    def deals(self) -> Iterator[Deal]:
+    def deals(self) -> Iterator[PartitionCase]:
         """Right ones, then those that no deal can be right of."""
         for balanced in (False, True):
             how = ", balanced" * balanced
             for ranks in (1, 2, 4):
                 description = f"4 groups of {GROUP} for {ranks} ranks{how}"
-                yield Deal(description, _FOUR, ranks, balanced=balanced)
+                yield PartitionCase(description, _FOUR, ranks, balanced=balanced)
             description = f"members of groups apart, for 2 ranks{how}"
-            yield Deal(description, _APART, 2, balanced=balanced)
-            yield Deal(f"12 groups for 3 ranks{how}", _groups(12), 3, balanced=balanced)
-        yield Deal("2 optimizer steps for 2 ranks", _groups(8), 2, step=8)
-        yield Deal("micro-batches of at most 14 tokens, for 2 ranks", _groups(8), 2, budget=14)
+            yield PartitionCase(description, _APART, 2, balanced=balanced)
+            yield PartitionCase(f"12 groups for 3 ranks{how}", _groups(12), 3, balanced=balanced)
+        yield PartitionCase("2 optimizer steps for 2 ranks", _groups(8), 2, step=8)
+        yield PartitionCase(
+            "micro-batches of at most 14 tokens, for 2 ranks", _groups(8), 2, budget=14
+        )
         if self.whole_groups:
             yield from _WRONG
 
@@ -110,21 +112,21 @@ def _groups(count: int) -> tuple[int, ...]:
 
 
 _WRONG = (
-    Deal("3 groups for 2 ranks", _groups(3), 2, wrong="3 groups are no multiple of 2"),
-    Deal("2 groups for 4 ranks", _groups(2), 4, wrong="there are fewer groups than ranks"),
-    Deal(
+    PartitionCase("3 groups for 2 ranks", _groups(3), 2, wrong="3 groups are no multiple of 2"),
+    PartitionCase("2 groups for 4 ranks", _groups(2), 4, wrong="there are fewer groups than ranks"),
+    PartitionCase(
         "a group of 3 and one of 1, for 2 ranks",
         (0, 0, 1, 1, 2, 2, 2, 3),
         2,
         wrong=f"every group has {GROUP} samples",
     ),
-    Deal(
+    PartitionCase(
         "a group short of a sample, for 1 rank",
         (0, 0, 1, 1, 2),
         1,
         wrong=f"every group has {GROUP} samples",
     ),
-    Deal(
+    PartitionCase(
         "steps of half a group a rank, for 2 ranks",
         _groups(4),
         2,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from aggverify.conventions.partition_cases import Deal
+from aggverify.conventions.partition_cases import PartitionCase
 
 
-def mistake(deal: Deal, out: Any, *, whole_groups: bool) -> str | None:
+def mistake(deal: PartitionCase, out: Any, *, whole_groups: bool) -> str | None:
     """Return what is wrong with what the ranks are given; None for nothing."""
     shards = [*out] if isinstance(out, Sequence | Iterator) else None
     if shards is None or len(shards) != deal.ranks:
@@ -36,7 +36,7 @@ def _indices(shard: Any) -> list[int] | None:
         return None
 
 
-def _coverage(deal: Deal, ranks: Sequence[Sequence[int]]) -> str | None:
+def _coverage(deal: PartitionCase, ranks: Sequence[Sequence[int]]) -> str | None:
     dealt, every = sorted(chain.from_iterable(ranks)), range(len(deal.groups))
     if missing := [i for i in every if i not in dealt]:
         return f"sample {missing[0]} is on no rank"
@@ -47,7 +47,7 @@ def _coverage(deal: Deal, ranks: Sequence[Sequence[int]]) -> str | None:
     return None if len(dealt) == len(every) else f"sample {dealt[-1]} does not exist"
 
 
-def _steps(deal: Deal, ranks: Sequence[Sequence[int]], *, whole: bool) -> str | None:
+def _steps(deal: PartitionCase, ranks: Sequence[Sequence[int]], *, whole: bool) -> str | None:
     """Every rank trains as many of its samples in each step, in order."""
     counts = [len(own) for own in ranks]
     if whole and len(set(counts)) > 1:
@@ -64,7 +64,7 @@ def _steps(deal: Deal, ranks: Sequence[Sequence[int]], *, whole: bool) -> str | 
     return None
 
 
-def _micro_batches(deal: Deal, rank: int, shard: Any) -> str | None:
+def _micro_batches(deal: PartitionCase, rank: int, shard: Any) -> str | None:
     """Of a rank, where they are dealt as well: each of its samples in one, within the budget."""
     cells = shard.get("micro_batch_indices") if isinstance(shard, Mapping) else None
     if cells is None:

@@ -9,7 +9,7 @@ from typing import Any
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
 from aggverify.conventions.candidate_callable import Offer
-from aggverify.conventions.partition_cases import Deal, Promises
+from aggverify.conventions.partition_cases import PartitionCase, Promises
 from aggverify.conventions.partition_judging import mistake
 from aggverify.conventions.run_against import RunAgainst
 
@@ -24,7 +24,7 @@ def plainly(function: Callable[..., Any], args: Any, data: Any, dp_size: int) ->
 def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCall]:
     """Return a call a rollout; of those that no deal is right of, one that must be refused."""
 
-    def once(one: Deal) -> JudgedCall:
+    def once(one: PartitionCase) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> str | None:
             out = deal()(function, one.args(promises), one.data(), one.ranks)
             whole = promises.whole_groups
@@ -37,7 +37,7 @@ def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCal
 
 
 @dataclass(frozen=True, slots=True)
-class Dealer:
+class SamplePartitioner:
     """A function that returns, of each rank, the indices of its samples.
 
     It has every sample once, prompt groups whole and complete on one rank and in one optimizer

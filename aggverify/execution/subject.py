@@ -12,7 +12,7 @@ from msgspec import structs
 from aggverify import oracles
 from aggverify.codec import Double, Integer, Part
 from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.conventions.policy_loss import score_terms
 from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
@@ -178,7 +178,7 @@ class Subject:
     @property
     def only_called(self) -> bool:
         """Whether it reduces no losses, and is judged call by call."""
-        return isinstance(self.convention, Called)
+        return isinstance(self.convention, PerCallConvention)
 
     def must_reduce(self) -> None:
         """Raise InputError for one that has no step to be run on."""

@@ -12,7 +12,7 @@ that a change of it moves their number a little."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostCoverage:
     """One thing that is verified less."""
 
     what: str

@@ -12,7 +12,7 @@ NEVER, ALONE, PARTLY, RAN, OTHER = "never", "alone", "partly", "ran", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class AnnotatedLine:
     """A line of a function that ran."""
 
     number: int
@@ -22,7 +22,7 @@ class Marked:
     note: str
 
 
-def marked(covered: Covered) -> list[tuple[str, list[Marked]]]:
+def marked(covered: Covered) -> list[tuple[str, list[AnnotatedLine]]]:
     """Every function with its lines; those whose source is not known are left out."""
     return [
         (of.function, [_line(covered, of.lines, of.first + n, t) for n, t in enumerate(of.source)])
@@ -31,17 +31,19 @@ def marked(covered: Covered) -> list[tuple[str, list[Marked]]]:
     ]
 
 
-def _line(covered: Covered, lines: tuple[int, ...], number: int, text: str) -> Marked:
+def _line(covered: Covered, lines: tuple[int, ...], number: int, text: str) -> AnnotatedLine:
     here = [c for c in covered.conditions if c.line == number]
     if number not in lines:
-        return Marked(number, text, OTHER, "")
+        return AnnotatedLine(number, text, OTHER, "")
     if number not in covered.ran:
-        return Marked(number, text, NEVER, "never ran")
+        return AnnotatedLine(number, text, NEVER, "never ran")
     if covered.sharded and number not in covered.sharded:
-        return Marked(number, text, ALONE, f"not on several ranks; {_kinds(covered, number)}")
+        return AnnotatedLine(
+            number, text, ALONE, f"not on several ranks; {_kinds(covered, number)}"
+        )
     if notes := [note for condition in here for note in _one_way(condition)]:
-        return Marked(number, text, PARTLY, "; ".join(notes))
-    return Marked(number, text, RAN, _kinds(covered, number))
+        return AnnotatedLine(number, text, PARTLY, "; ".join(notes))
+    return AnnotatedLine(number, text, RAN, _kinds(covered, number))
 
 
 def _kinds(covered: Covered, number: int) -> str:

@@ -21,7 +21,7 @@ from aggverify.run.outcome.verdict import RunVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class ImportedFindings:
     """Findings whose cases are run again; of these, the ones that are accepted."""
 
     findings: tuple[KnownFinding, ...]
@@ -31,11 +31,13 @@ class Others:
     today: date
 
     @staticmethod
-    def of(findings: tuple[KnownFinding, ...], path: Path | None, *, write: bool) -> Others:
+    def of(
+        findings: tuple[KnownFinding, ...], path: Path | None, *, write: bool
+    ) -> ImportedFindings:
         """With the baseline that lies there; raises InputError for what is none."""
         known = None if path is None else baseline.load(path, missing=write)
         entries = () if known is None else tuple(entry.known for entry in known.known)
-        return Others((*entries, *findings), known, path, write, date.today())
+        return ImportedFindings((*entries, *findings), known, path, write, date.today())
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:

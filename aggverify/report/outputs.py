@@ -17,7 +17,7 @@ from aggverify.report.formats import FORMATS, Format
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReportOutputs:
     """Files in a folder, and what GitHub Actions reads."""
 
     directory: Path
@@ -27,7 +27,7 @@ class Delivery:
     """Those that go to standard output instead of a file."""
 
     @staticmethod
-    def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
+    def to(directory: Path, names: Iterable[str], *, github: bool) -> ReportOutputs:
         """Check the formats' names; raises InputError."""
         parts = [name.partition("=") for name in names]
         for name, equals, place in parts:
@@ -35,7 +35,7 @@ class Delivery:
                 raise InputError(f"--report {name}= takes - (standard output), got {place!r:.200}")
         shown = frozenset(name.strip() for name, equals, _ in parts if equals)
         wanted = formats.chosen(name for name, _, _ in parts)
-        return Delivery(directory, wanted, github, shown)
+        return ReportOutputs(directory, wanted, github, shown)
 
     def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
         """Write every format and print where; with ``github`` annotate and add to the summary.

@@ -20,8 +20,8 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.conventions import calls_bound
-from aggverify.conventions.adapter_convention import Declared
-from aggverify.conventions.calls import Called
+from aggverify.conventions.adapter_convention import AdapterConvention
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import Sizes
 from aggverify.errors import InputError
 from aggverify.escape import line
@@ -102,7 +102,7 @@ def export(
 
 def _why_not(subject: Subject, case: Case) -> str | None:
     """Return what keeps every case of it, or this one, from being exported."""
-    if isinstance(subject.convention, Called):
+    if isinstance(subject.convention, PerCallConvention):
         return f"the convention {subject.convention.name} reduces no losses: its calls are judged"
     if (tokens := len(case.losses)) > MOST_TOKENS:
         return f"its step has {tokens:,} response tokens, and {MOST_TOKENS:,} are exported at most"
@@ -113,7 +113,7 @@ def _why_not(subject: Subject, case: Case) -> str | None:
 
 def _adapter(subject: Subject) -> Path | None:
     how = subject.convention
-    return Path(how.path) if isinstance(how, Declared) else None
+    return Path(how.path) if isinstance(how, AdapterConvention) else None
 
 
 def _takes_ours(path: Path) -> bool:

@@ -39,7 +39,7 @@ from aggverify.world import Pool, Template
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScaffoldRequest:
     """What a person gives on the command line."""
 
     target: str
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class ScaffoldResult:
     """Files to be written, what was inferred, and what is left to the person."""
 
     files: Files
@@ -60,7 +60,7 @@ class Beginning:
     """Names in capitals that a file asks for."""
 
 
-def begin(wanted: Wanted, pool: Pool, ask: Ask = no_answers) -> Beginning:
+def begin(wanted: ScaffoldRequest, pool: Pool, ask: Ask = no_answers) -> ScaffoldResult:
     """Look at the target, call it, ask; raises AggverifyError where nothing can be begun with."""
     target = parse_target(wanted.target)
     with opened(pool, target.setup(), command="new") as template:
@@ -89,7 +89,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = no_answers) -> Beginning:
     unknown = Adapter(offer, known).unknown
     left = (f"how {unbuilt} is built",) * bool(unbuilt) + (*known.left, *unknown)
     left += ("the call",) * bool(known.trouble and not unknown)
-    return Beginning(
+    return ScaffoldResult(
         files(target, offer.name, adapter=adapted(offer, origin(target), known)),
         (*_inferred(offer, probed, known), *_in_doubt(offer, probed, others)),
         left,
@@ -119,7 +119,7 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
         yield f"to confirm: {in_doubt(offer, parameter, probed, other)} The latter: --set {written}"
 
 
-def _given_hints(wanted: Wanted, offer: Offer) -> CallHints:
+def _given_hints(wanted: ScaffoldRequest, offer: Offer) -> CallHints:
     """Return what the command line declares of the function.
 
     Raises InputError for what cannot be.
@@ -169,8 +169,8 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
 
 
 def _as_it_is(
-    wanted: Wanted, target: Target, template: Template, choice: Choice, ask: Ask
-) -> Beginning:
+    wanted: ScaffoldRequest, target: Target, template: Template, choice: Choice, ask: Ask
+) -> ScaffoldResult:
     """For a function of a known signature: the test gives what it does not declare."""
     request = Request(
         target.text,
@@ -185,7 +185,7 @@ def _as_it_is(
     made = files(target, choice.function, options=options, left=left)
     how_called = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
     inferred = (how_called, *(f"{key}: {value}" for key, value in options.items()))
-    return Beginning(made, inferred, left)
+    return ScaffoldResult(made, inferred, left)
 
 
 def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:

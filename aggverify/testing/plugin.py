@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from aggverify.testing.result import Kept, Result
-    from aggverify.testing.session_state import Bench
+    from aggverify.testing.session_state import SessionState
 
 OPTIONS = (
     ("profile", "quick, ci or thorough"),
@@ -76,9 +76,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
+def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[SessionState]:
     """Ranks for this test process; they start with the first test and end with the session."""
-    from aggverify.testing.session_state import Bench
+    from aggverify.testing.session_state import SessionState
     from aggverify.testing.settings import report_dir, usual
 
     if pytestconfig.stash[_PROCESS] != os.getpid() or getattr(pytestconfig.option, "forked", False):
@@ -87,13 +87,15 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
         )
     shared = getattr(pytestconfig, "workerinput", {}).get(SHARED)
     folder = Path(shared) if shared is not None and Path(shared).is_dir() else None
-    bench = Bench(pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder)
+    bench = SessionState(
+        pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder
+    )
     yield bench
     bench.close()
 
 
 @pytest.fixture
-def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: Bench) -> Result:
+def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: SessionState) -> Result:
     """Run the check of this test; what could not be judged is an error, not a failure."""
     from aggverify.testing import expected_failures
     from aggverify.testing.result import Kept, result

@@ -17,7 +17,7 @@ from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run
 from aggverify.testing.expected_failures import Expected
 from aggverify.testing.parametrization import ConformanceCell
-from aggverify.testing.session_state import Bench
+from aggverify.testing.session_state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ class Kept:
     """Why there is none."""
 
 
-def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept) -> Result:
+def result(
+    bench: SessionState, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept
+) -> Result:
     """Return the cell's check, done.
 
     Fails, as an error of the test, where nothing can be judged.

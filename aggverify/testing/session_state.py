@@ -39,7 +39,7 @@ class PreparedSubject:
     """How it fails on the simplest step: then nothing else is found out."""
 
 
-class Bench:
+class SessionState:
     """Runs cells; ``close`` ends every rank.
 
     ``root``: where paths start. ``usual``: options that hold where a test gives none.

@@ -11,7 +11,7 @@ from aggverify.trainer.wrapping import around
 
 
 @dataclass(slots=True)
-class Watch:
+class ArgumentWatch:
     """Copies of everything handed to the candidate, to be compared with the originals later."""
 
     _kept: list[tuple[str, Any, Any]] = field(default_factory=list)

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from aggverify.conventions import Bound, Convention, Site, WholeStep
 from aggverify.conventions.adapter_functions import PREFIX
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyLoss
 from aggverify.conventions.run_against import framework
@@ -63,7 +63,7 @@ def _guarded(how: Convention, function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def blame(how: Convention | Called, error: BaseException) -> None:
+def blame(how: Convention | PerCallConvention, error: BaseException) -> None:
     """Raise NotKnown if the exception is the convention's fault."""
     if (what := _unknown(how, error)) is not None:
         raise NotKnown(
@@ -71,7 +71,7 @@ def blame(how: Convention | Called, error: BaseException) -> None:
         ) from error
 
 
-def _unknown(how: Convention | Called, error: BaseException) -> str | None:
+def _unknown(how: Convention | PerCallConvention, error: BaseException) -> str | None:
     """Return what the convention does not know, None where it is not to blame."""
     if isinstance(error, Breach):
         return None
@@ -102,7 +102,7 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
     return f"{type(error).__name__}: {text} ({raised_by})" if raised_by else None
 
 
-def _path(how: Convention | Called) -> str:
+def _path(how: Convention | PerCallConvention) -> str:
     """Return the file of an adapter, or of the convention's own class."""
     return str(getattr(how, "path", None) or inspect.getfile(type(how)))
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
 from aggverify.trainer.blame import blame
@@ -134,7 +134,7 @@ def _spoiled(
 
 
 def outcomes(
-    function: Callable[..., Any], how: Called, site: Site
+    function: Callable[..., Any], how: PerCallConvention, site: Site
 ) -> tuple[tuple[str, str | None], ...]:
     """Return calls by name, with what came of each that should not have.
 

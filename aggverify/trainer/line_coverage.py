@@ -14,7 +14,7 @@ Subject = tuple[object, ...]
 """What is called, and for whom: nothing of another one's is known of this one."""
 
 
-class Noting(Protocol):
+class LineTracer(Protocol):
     """How this interpreter reports what runs."""
 
     lines: set[int]
@@ -29,11 +29,11 @@ class Noting(Protocol):
         """Note no more."""
 
 
-class Covering:
+class LineCoverage:
     """Notes what runs of one file, in a rank. Another tool's tracing is left alone."""
 
     def __init__(self, file: str | None, conditions: Conditions | None) -> None:
-        self._how: Noting | None = None
+        self._how: LineTracer | None = None
         if file is not None and conditions is not None:
             self._how = _noting(file, conditions)
 
@@ -54,7 +54,7 @@ class Covering:
         return self._noting(how, case, subject)
 
     @contextmanager
-    def _noting(self, how: Noting, case: Case, subject: Subject) -> Iterator[None]:
+    def _noting(self, how: LineTracer, case: Case, subject: Subject) -> Iterator[None]:
         if not how.begin(subject, case):
             yield
             return
@@ -78,7 +78,7 @@ class Covering:
         return tuple(sorted(self._how.outcomes)) if self._how and self._how.outcomes else ()
 
 
-def _noting(file: str, conditions: Conditions) -> Noting:
+def _noting(file: str, conditions: Conditions) -> LineTracer:
     if sys.version_info >= (3, 12):
         from aggverify.trainer.monitoring import Monitoring
 

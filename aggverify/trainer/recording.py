@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggverify.conventions import Convention, Site, WholeStep
-from aggverify.conventions.adapter_convention import Declared
+from aggverify.conventions.adapter_convention import AdapterConvention
 from aggverify.engines import EngineSpec
 from aggverify.trainer.local_step import CandidateStep
 
@@ -52,7 +52,7 @@ def _cells(
     step = CandidateStep(site, _never, engine)
     calls = _Calls(step.values.clone().requires_grad_(), site)
     candidate = RecordedResult(calls, {"reducer": function})
-    if isinstance(how, Declared):
+    if isinstance(how, AdapterConvention):
         call = how.bound(RecordedResult(calls, {"adapter": "call"}), candidate, site)
     else:
         call = how.bind(candidate, _Module(module, calls), site)

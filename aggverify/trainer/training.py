@@ -22,19 +22,19 @@ from aggverify.conventions import (
     convention,
     megatron_mpu,
 )
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
 from aggverify.trainer import blame
 from aggverify.trainer.answer import Answer
-from aggverify.trainer.argument_changes import Watch
+from aggverify.trainer.argument_changes import ArgumentWatch
 from aggverify.trainer.argument_text import RecordedArguments
 from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.callables import reached
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import outcomes, refusals
 from aggverify.trainer.grid import Grid, GridCell
-from aggverify.trainer.line_coverage import Covering
+from aggverify.trainer.line_coverage import LineCoverage
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
@@ -90,7 +90,7 @@ class Trainer:
         # What compiles looks at the frames that tracing would be in the way of.
         self._source = read(self._module)
         looked_at = self._source is not None and not setup.get("compile")
-        self._covering = Covering(
+        self._covering = LineCoverage(
             self._module.__file__ if looked_at else None,
             self._source.conditions if self._source else None,
         )
@@ -148,7 +148,7 @@ class Trainer:
         function = self._function(wanted)
         if wanted.misuse:
             how = self._called(wanted)
-            if isinstance(how, Called):
+            if isinstance(how, PerCallConvention):
                 site = self._site(wanted, self._grid.cell(wanted.case.layout))
                 return Answer(refusals=outcomes(function, how, site)).to_json(), b""
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
@@ -252,7 +252,7 @@ class Trainer:
         )
         TRACER.own(begins=False)
         site = self._site(wanted, cell)
-        watch, module = Watch(), self._module
+        watch, module = ArgumentWatch(), self._module
         cold, self._cold = self._cold, False
         began = time.process_time() if cold else 0.0
         spy = watch if wanted.watch else shown

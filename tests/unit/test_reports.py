@@ -19,7 +19,7 @@ from aggverify.report.document import stopped
 from aggverify.report.findings import reported
 from aggverify.report.formats import FORMATS
 from aggverify.report.formatting import drawing
-from aggverify.report.outputs import Delivery
+from aggverify.report.outputs import ReportOutputs
 from aggverify.report.source_locations import Place, place
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -255,7 +255,7 @@ def test_every_format_lands_inside_the_directory(tmp_path: Path) -> None:
     out.mkdir()
     for each in FORMATS.values():
         (out / each.file).symlink_to(outside)
-    assert Delivery.to(out, FORMATS, github=False).deliver(RED, "r.py") == []
+    assert ReportOutputs.to(out, FORMATS, github=False).deliver(RED, "r.py") == []
     paths = [out / each.file for each in FORMATS.values()]
     assert all(path.read_text() and not path.is_symlink() for path in paths)
     assert sorted(out.iterdir()) == sorted(paths)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.conventions import by_shape, convention
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
@@ -179,7 +179,7 @@ def requested(
 def _is_kind(name: str, adapter: str) -> bool:
     """Whether the adapter is for the kind of function that this convention is for."""
     kind = convention(name)
-    return isinstance(kind, Called) and type(convention(adapter)) is type(kind)
+    return isinstance(kind, PerCallConvention) and type(convention(adapter)) is type(kind)
 
 
 def _check_modes(request: Request, settings: Sequence[str]) -> None:
