@@ -98,7 +98,7 @@ def may_overflow(magnitude: Fraction, roundings: int, precision: Precision) -> b
 
 
 def smallest_caught(bound: Fraction) -> Fraction | float:
-    """Return a true relative error above ``2B / (1 - B)`` is found whatever the roundings did.
+    """Return ``2B / (1 - B)``: a true relative error above it is found despite all roundings.
 
     ``bound`` is relative. Infinity when it is 1 or more: such a bound is vacuous.
     """

@@ -177,7 +177,7 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
 
 
 def _distinguishing_cases(subject: Subject) -> tuple[Case, ...]:
-    """Return the lengths that are counted rightly distinguish one 16-bit format from the other."""
+    """Return cases whose lengths, counted rightly, distinguish one 16-bit format from the other."""
     if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
     steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]

@@ -139,9 +139,9 @@ class MergedKey:
 
 
 def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> MergedKey | None:
-    """Return a scalar is reduced as the loss is, a pair is a sum over a count.
+    """Merge numbers of a key; None if not finite.
 
-    None if not finite.
+    A scalar is reduced as the loss is, a pair is a sum over a count.
     """
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():

@@ -114,7 +114,7 @@ def _one_infinite(case: Case) -> Case:
 
 
 def judge_seen(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return a loss that is infinite and counted makes the step's loss so, or is refused."""
+    """Judge that a counted infinite loss makes the step's loss infinite, or is refused."""
     clean, infinite = executions
     if clean.value is None or infinite.failure is not None or infinite.value is None:
         return None

@@ -81,9 +81,9 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_nan(ran: Execution) -> bool:
-    """Return an infinite weight may make a loss infinite.
+    """Whether a loss is NaN: a product with 0, or a difference.
 
-    NaN is a product with 0, or a difference.
+    An infinite weight may make a loss infinite.
     """
     losses = [loss for rank in ran.local_losses for loss in rank]
     assert ran.weights is not None

@@ -31,7 +31,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the loss without gradients against the one with.
+    """Compare the loss without gradients with the one with them.
 
     The weights under autocast likewise.
     """

@@ -18,7 +18,7 @@ Completes = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 def of_files(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return the shell completes paths itself."""
+    """Complete no paths: the shell does so itself."""
     return [CompletionItem(begun, type="file")]
 
 

@@ -92,7 +92,7 @@ def _samples(
 def _sequences(
     case: Case, members: Sequence[int], cp_rank: int, tokens: Sequence[Index]
 ) -> Iterator[tuple[int, Index]]:
-    """Yield a token stands where its logit is, one place before its own.
+    """Yield tokens where their logits are: one place before their own.
 
     The last logit has no token. Context-parallel ranks have whole chunks, the padding that makes
     them equal included.

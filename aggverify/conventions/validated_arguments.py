@@ -181,7 +181,7 @@ def _again(
 def _from_file(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """Return the value comes from a file that the arguments name."""
+    """Return a call whose value comes from a file that the arguments name."""
     sentence = f"{names.divisor} {divisor} in the file of {names.overrides}"
 
     def make(function: Callable[..., Any], site: Site) -> None:

@@ -160,7 +160,7 @@ def diagnose_not_finite(
 
 
 def _apart(root: str) -> str:
-    """Return what is not finite has its own causes: never one with those of wrong weights."""
+    """Mark a root as not finite: such causes are never one with those of wrong weights."""
     return f"not finite: {root}"
 
 

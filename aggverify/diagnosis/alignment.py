@@ -82,7 +82,7 @@ def _handed_out(o: WeightObservation, whose: Callable[[Sequence[int]], Sequence[
 
 
 def filled_up(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return the last sample of every micro-batch with an odd number of them counts twice."""
+    """Find micro-batches of an odd number of samples whose last one counts twice."""
     seen = False
     for o in observations:
         times = np.repeat(_fillers(o), [s.response_length for s in o.case.step.samples])[o.mask]

@@ -35,7 +35,7 @@ def shown_by_weights(
 
 
 def _dropped(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return some unmasked tokens have weight 0, all others the right one."""
+    """Find unmasked tokens of weight 0, all others having the right one."""
     if not any((o.observed[o.mask] == 0).any() for o in observations):
         return None
     if any(not close(o.observed, np.where(o.observed != 0, o.exact, 0)) for o in observations):

@@ -43,7 +43,7 @@ class TrainStepEngine(Usual):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """Return a step's loss is not seen; these are the shares that its gradient gives."""
+        """Add up the shares that its gradient gives: a step's loss is not seen."""
         return sum(losses, Fraction(0))
 
     def session(self, device: torch.device) -> EngineSession:

@@ -177,7 +177,7 @@ def _holed(source: ChoiceSource, space: Space) -> bytes:
 
 
 def _bits(mask: int, length: int) -> bytes:
-    """Return the lowest bit first: a shorter response keeps its first tokens' ones."""
+    """Return bits, the lowest first: a shorter response keeps its first tokens' ones."""
     return f"{mask:0{length}b}"[::-1].encode().translate(_BITS)
 
 

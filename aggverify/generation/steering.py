@@ -134,7 +134,7 @@ def _fully_masked(space: Space, case: Case) -> Case | None:
 
 
 def _fan_out(space: Space, case: Case) -> Case | None:
-    """Return the second rollout of a prompt becomes another sample of its first."""
+    """Make the second rollout of a prompt another sample of its first."""
     first: dict[int, int] = {}
     for n, sample in enumerate(case.step.samples):
         if first.setdefault(sample.group, sample.rollout) != sample.rollout:

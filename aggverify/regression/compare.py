@@ -112,7 +112,7 @@ def _explained(document: Document) -> bool:
 
 
 def _cut(base: Document, name: str) -> Iterator[Change]:
-    """Yield a base that had no time for all cases hides what the head has lost.
+    """Yield a change if the base had no time for all cases: it hides what the head has lost.
 
     A head's is a loss.
     """

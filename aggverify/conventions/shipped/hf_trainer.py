@@ -89,7 +89,7 @@ class Model(StandIn):
 
 
 def model_and_inputs(losses: Any, batch: Any) -> tuple[Model, StandInDict]:
-    """Return a logit predicts the token after it; that of the last one predicts none."""
+    """Make the model: a logit predicts the token after it, that of the last one none."""
     lengths = batch.cu_seqlens.diff().tolist()
     present = torch.zeros_like(losses.detach(), dtype=torch.int64)
     for row, length in zip(present, lengths, strict=True):

@@ -160,7 +160,7 @@ def _several(target: Target, found: Sequence[Choice]) -> str:
 
 
 def _no_such(target: Target, offers: Sequence[Offer]) -> str:
-    """Return that nothing has the name a person typed."""
+    """Return the message that nothing has the name a person typed."""
     file = target.text.rpartition(":")[0]
     own = [o for o in offers if o.own]
     text = f"{file} has no {target.name!r:.200}"

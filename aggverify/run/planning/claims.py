@@ -317,7 +317,7 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
 
 
 def _offered(name: str, choice: Choice) -> bool:
-    """Return a family's member can be any function that does not get its mode as an argument."""
+    """Whether it may be that mode: a family's member, if it gets no mode as an argument."""
     how = choice.convention
     kind = family(name)
     is_member = (kind in FAMILIES or kind in PAIRED) and not how.mode_is_argument

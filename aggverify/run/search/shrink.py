@@ -138,7 +138,7 @@ def _varied(case: Case, space: Space) -> Iterator[Case]:
 
 
 def _rejected(sample: Sample) -> Sample:
-    """Return what is masked was rejected after the fact."""
+    """Make masked tokens ones that were rejected afterwards."""
     if sample.num_unmasked == sample.response_length:
         return sample
     return replace(sample, original_mask=b"\1" * sample.response_length)
