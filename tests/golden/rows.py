@@ -25,8 +25,8 @@ NO_ROW = (
     "examples/trainer/broken/megatron.py",
     "examples/trainer/megatron.py",
 )
-"""An oracle, slices that other examples import, weights that only an adapter can call; and what needs
-Megatron-core, which tests install by themselves."""
+"""An oracle, slices that other examples import, weights that only an adapter can call; and what
+needs Megatron-core, which tests install by themselves."""
 NOT_BY_SIGNATURE = {"dealer": "dealer", "log_reducer": "log-reducer", "validation": "validation"}
 """Folders of examples whose convention has to be named, with its name."""
 SEEDS = (0, 1, 2)
