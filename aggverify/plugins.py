@@ -35,7 +35,7 @@ def brought(group: str, kind: type[T], taken: Collection[str] = ()) -> Mapping[s
 
 
 def objects_of(kind: Callable[[], type[T]], names: Iterable[str]) -> list[T]:
-    """The tool's own objects, named as entry points name a package's: ``module:OBJECT``.
+    """Return the tool's own objects, named as entry points name a package's: ``module:OBJECT``.
 
     So one line registers one. Raises where a name is wrong, which is a mistake of the tool.
     """
@@ -50,7 +50,7 @@ def objects_of(kind: Callable[[], type[T]], names: Iterable[str]) -> list[T]:
 
 
 def declared(group: str) -> bool:
-    """Whether any package says that it brings something; nothing is imported."""
+    """Whether any package declares an entry point of the group; nothing is imported."""
     return bool(_entries(group))
 
 
@@ -84,7 +84,7 @@ def _loaded(group: str, kind: type, taken: Collection[str]) -> Mapping[str, Any]
 
 
 def left_out(what: str, group: str, why: str) -> None:
-    """Say that something of a package is not used."""
+    """Warn that something of a package is not used."""
     text = " ".join(f"aggverify.{group} {what} is left out: {why}".split())
     warnings.warn(text[:500], PluginWarning, stacklevel=2)
 

@@ -38,7 +38,7 @@ _ORDER = (
     "aggverify.checks.ratios:CHECK",
     "aggverify.checks.paths:CHECK",
     "aggverify.checks.compiled:CHECK",
-    "aggverify.checks.collectives:ISSUE_ALIKE",
+    "aggverify.checks.collectives:SAME_COLLECTIVES",
     "aggverify.checks.collectives:AGREEMENT",
     "aggverify.checks.logs:CHECK",
     "aggverify.checks.masked_logs:LOGS",
@@ -63,7 +63,7 @@ before a layout dependence. A view that shows what is registered later."""
 
 
 def check(name: str) -> Check:
-    """The check of that name; raises InputError naming the accepted ones."""
+    """Return the check of that name; raises InputError naming the accepted ones."""
     for found in (*CHECKS, *installed()):
         if found.name == name:
             return found

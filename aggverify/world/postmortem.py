@@ -1,4 +1,12 @@
-"""Word what happened to a job: from the ranks' answers and remains to an Outcome."""
+"""Word what happened to a job: from the ranks' answers and remains to an Outcome.
+
+Which rank is to blame is decided by order, since one fault causes others within milliseconds.
+gloo alone was tried: ranks that a dead one leaves behind raise a connection reset, or wait for 30
+minutes, and neither names it. So the first process that ended is the cause. Among ranks that wait,
+one that has raised or left its group comes first, then collectives that differ, then a rank that
+sleeps outside any. Collectives are compared by what ranks issued, not by what arrived: float32
+against int32, or SUM against MAX, completes and gives garbage.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +52,8 @@ def finished(
     odd = disagreement({rank: _trace(header) for rank, header in enumerate(headers)})
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
-        alike = len(types) == 1 and odd is None
-        return Postmortem(links, number, watched, sight).raised(), usable and alike
+        same_exit = len(types) == 1 and odd is None
+        return Postmortem(links, number, watched, sight).raised(), usable and same_exit
     if odd is not None:
         return Postmortem(links, number, watched, sight).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
@@ -162,13 +170,14 @@ class Postmortem:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """What ranks said of themselves on the way: another one where any has got further."""
+        """What ranks reported of themselves on the way: another one where any has got further."""
         return self._signs
 
     @property
     def asleep(self) -> list[int]:
         """Ranks that have not answered and are in no collective, while what the others have done
-        says nothing against it."""
+        is no evidence against it.
+        """
         if self._left or disagreement(self._traces) is not None:
             return []
         return [link.rank for link in self._links if self._idle(link)]
@@ -224,7 +233,7 @@ class Postmortem:
         link = self._links[rank]
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT and rank not in self._own:
-            # gloo aborts when message sizes do not match: say why rather than how.
+            # gloo aborts when message sizes do not match: report why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
         crash, threads = parse(flight_recorder.dump(link.recorder))
@@ -268,10 +277,10 @@ class Postmortem:
     def _no_room(self, kind: FaultKind, rank: int) -> bool:
         """Whether the machine has no room for what the code under test asks of it."""
         if kind == "exception":
-            said = [self._errors[rank].message] if rank in self._errors else []
+            texts = [self._errors[rank].message] if rank in self._errors else []
         else:
-            said = [self._links[rank].output.drain()] if kind == "died" else []
-        return any(map(resource_headroom.ran_out, said)) and bool(resource_headroom.tight())
+            texts = [self._links[rank].output.drain()] if kind == "died" else []
+        return any(map(resource_headroom.ran_out, texts)) and bool(resource_headroom.tight())
 
     def _crowd(self) -> ResourceOveruse:
         """More processes or threads, below these ranks, than any run needs."""
@@ -285,8 +294,9 @@ class Postmortem:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at work of its own, on the rank at fault or on one that the
-        others wait for."""
+        """Whether the handler was at its own work, on the rank at fault or on one that the
+        others wait for.
+        """
         if kind in ("exception", "died"):
             return rank in self._own
         if self._own & self._errors.keys():

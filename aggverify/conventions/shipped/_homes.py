@@ -9,7 +9,7 @@ from typing import Any
 
 @cache
 def found(name: str, *homes: str) -> Any:
-    """The function of the first of these modules that there is, None where there is none.
+    """Return the function of the first of these modules that there is, None where there is none.
 
     A module that is there and cannot be imported raises LookupError: what it needs is missing.
     """
