@@ -2,7 +2,7 @@
 
 ``import aggverify`` imports nothing else: every name but the probes, which a training loop calls,
 comes with its module on first use.
-``__init__.pyi`` tells type checkers what each is.
+``__init__.pyi`` declares their types.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FROM = {
     "assert_invariant": "aggverify.api.invariance",
     "check_case": "aggverify.api.running",
     "check_reducer": "aggverify.api.running",
-    "conformance": "aggverify.testing.cells",
+    "conformance": "aggverify.testing.parametrization",
     "load_verdict": "aggverify.model",
     "observe": "aggverify.api.running",
-    "parametrize_with_checks": "aggverify.testing.cells",
+    "parametrize_with_checks": "aggverify.testing.parametrization",
     "parse_step": "aggverify.steps.notation",
     "verify": "aggverify.api.running",
 }

@@ -11,7 +11,7 @@ from aggverify.probes import probe, probe_log_probs
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
-from aggverify.testing.cells import conformance, parametrize_with_checks
+from aggverify.testing.parametrization import conformance, parametrize_with_checks
 from aggverify.world import Pool
 
 __version__: str

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command, or say why its own imports fail."""
+    """Run the command, or report why its own imports fail."""
     try:
         from aggverify.cli import main as command
     except Exception as error:

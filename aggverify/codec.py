@@ -74,7 +74,7 @@ def plain(value: Any) -> Any:
 
 
 def sanitize(value: T, kind: Any = str) -> T:
-    """The same with every text escaped (``aggverify.escape``), as it is shown to people."""
+    """Return the same with every text escaped (``aggverify.escape``), as it is shown to people."""
     found: Any = value
     if isinstance(value, Part):
         kinds = _kinds(type(value)).items()
@@ -89,7 +89,10 @@ def sanitize(value: T, kind: Any = str) -> T:
 
 
 def read(kind: type[T], data: object, where: str) -> T:
-    """The value of ``kind`` that ``data`` is; raises InputError naming the place that is wrong."""
+    """Return the value of ``kind`` that ``data`` is.
+
+    Raises InputError naming the place that is wrong.
+    """
     try:
         return msgspec.convert(data, kind, dec_hook=_made)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -112,7 +115,10 @@ def _made(kind: Any, data: Any) -> Any:
 
 
 def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """What a value consists of; raises InputError for keys that it must not have, or lacks."""
+    """Yield what a value consists of.
+
+    Raises InputError for keys that it must not have, or lacks.
+    """
     kind = _one(kind)
     inner = get_args(kind)
     if _has_fields(kind) and isinstance(data, dict):
@@ -134,7 +140,7 @@ def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
 
 
 def _what(kind: Any, data: object) -> str:
-    """What a value must be, as in "text"."""
+    """Return what a value must be, as in "text"."""
     kind, *more = get_args(kind) if get_origin(kind := _one(kind)) is Annotated else (kind,)
     if kind is int and more:
         least, most = more[0].ge, more[0].le
@@ -165,7 +171,7 @@ def _has_fields(kind: Any) -> bool:
 
 
 def _one(kind: Any) -> Any:
-    """The type without a None that it may be."""
+    """Return the type without a None that it may be."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return Union[tuple(k for k in get_args(kind) if k is not type(None))]  # noqa: UP007
@@ -177,7 +183,7 @@ def _kinds(kind: type[Any]) -> Mapping[str, Any]:
 
 
 def schema(title: str, kind: type) -> str:
-    """The JSON schema of what ``plain`` writes, as it is shipped."""
+    """Return the JSON schema of what ``plain`` writes, as it is shipped."""
     found = msgspec.json.schema(kind, schema_hook=_texts)
     for one in found["$defs"].values():
         one["description"] = " ".join(one.pop("description").split())

@@ -39,7 +39,7 @@ class NoReducer(CandidateError):
 
 
 def shown(value: object, most: int = 200) -> str:
-    """The value as it would be written, as far as that is possible and worth reading."""
+    """Return the value as it would be written, as far as that is possible and worth reading."""
     try:
         text = repr(value)
     except Exception:  # an integer of more digits than Python writes, an object of somebody's

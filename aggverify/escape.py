@@ -14,8 +14,10 @@ _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 
 
 def clean(text: str) -> str:
-    """Without control and invisible characters (escape sequences, text direction), and with nothing
-    a CI service would take for a command; line feeds stay."""
+    """Remove control and invisible characters (escape sequences, text direction).
+
+    Also what a CI service would take for a command; line feeds stay.
+    """
     text = text.replace("\t", "    ")
     text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)
     return _OLD_COMMAND.sub(f"#{_ODD}", _COMMAND.sub(rf"\1{_ODD}", text))
@@ -27,10 +29,10 @@ def json_text(data: Any, **options: Any) -> str:
 
 
 def line(text: str) -> str:
-    """The same on one line."""
+    """Return the same on one line."""
     return clean(text.replace("\n", _ODD))
 
 
 def indented(text: str) -> str:
-    """The same with every line but the first indented: none of them stands for itself."""
+    """Return the same with every line but the first indented: none of them stands for itself."""
     return clean(text).replace("\n", "\n    ")

@@ -1,5 +1,7 @@
-"""Reading and writing of the tool's own files: bounded, as data, and where they belong; and which
-file a person names by a target."""
+"""Reading and writing of the tool's own files: bounded, as data, and where they belong.
+
+And which file a person names by a target.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from aggverify.errors import InputError
 
 
 def contents(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file, at most one more than ``most``; raises OSError for all else.
+    """Return the bytes of a regular file, at most one more than ``most``.
+
+    Raises OSError for all else.
 
     Opening a pipe waits for its other side, and reading a device may never end.
     """
@@ -46,15 +50,18 @@ def parsed(source: str | bytes) -> ast.Module:
     """Python source as a tree; raises SyntaxError, also for what nests too deeply to be parsed."""
     try:
         return ast.parse(source)
-    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+    except (MemoryError, RecursionError):  # CPython's parser raises MemoryError for a full stack
         raise SyntaxError("an expression nests too deeply to be parsed") from None
     except ValueError as error:  # null bytes
         raise SyntaxError(str(error)) from None
 
 
 def resolved(path: Path) -> Path:
-    """Where it leads to; the root of all files where that cannot be said, as of links in a circle
-    or what is no name of a file."""
+    """Where it leads to.
+
+    The root of all files where that cannot be resolved, as of links in a circle or what is no name
+    of a file.
+    """
     try:
         return Path(os.path.realpath(path, strict=True))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -64,7 +71,9 @@ def resolved(path: Path) -> Path:
 
 
 def read_json(path: Path, what: str, most: int) -> Any:
-    """The data of a JSON file of at most ``most`` bytes; raises InputError, or FileNotFoundError.
+    """Return the data of a JSON file of at most ``most`` bytes.
+
+    Raises InputError, or FileNotFoundError.
 
     ``what``: the noun for messages, as in "a case".
     """
@@ -93,21 +102,21 @@ def write_inside(directory: Path, name: str, text: str, mode: int | None = None)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.parent.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"{path.parent} leads out of {directory}, to {path.parent.resolve()}")
-    # Written beside it and renamed: a link of that name is replaced instead of followed, and
-    # nobody ever reads half a file.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # Written to a temporary file and renamed: a link of that name is replaced instead of followed,
+    # and no reader ever sees half a file.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
             if mode is not None:
                 os.fchmod(descriptor, mode)
             file.write(text)
-        return beside.replace(path)
+        return temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # a write to a full disk does not say where
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a write to a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
@@ -135,7 +144,7 @@ def put(path: Path, text: str) -> None:
 
 
 def _own_output(found: os.stat_result | None) -> int | None:
-    """The descriptor of standard output or error that this file is, as /dev/stdout is one."""
+    """Return the descriptor of standard output or error that this file is (/dev/stdout)."""
     if found is None or stat.S_ISCHR(found.st_mode):
         return None
     for descriptor in (1, 2):
@@ -185,8 +194,8 @@ def _write_all(descriptor: int, text: str) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def told(error: OSError) -> str:
-    """What the machine refused, as a sentence."""
+def os_error_text(error: OSError) -> str:
+    """Return what the machine refused, as a sentence."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else f"the machine refuses: {reason}"
 

@@ -34,7 +34,7 @@ def brought(group: str, kind: type[T], taken: Collection[str] = ()) -> Mapping[s
 
 
 def declared(group: str) -> bool:
-    """Whether any package says that it brings something; nothing is imported."""
+    """Whether any package declares an entry point of the group; nothing is imported."""
     return bool(_entries(group))
 
 
@@ -68,7 +68,7 @@ def _loaded(group: str, kind: type, taken: Collection[str]) -> Mapping[str, Any]
 
 
 def left_out(what: str, group: str, why: str) -> None:
-    """Say that something of a package is not used."""
+    """Warn that something of a package is not used."""
     text = " ".join(f"aggverify.{group} {what} is left out: {why}".split())
     warnings.warn(text[:500], PluginWarning, stacklevel=2)
 

@@ -27,12 +27,12 @@ def probe(
     name: str = "loss",
     step: int | None = None,
 ) -> T:
-    """The losses themselves; while an audit records, the weight of each token is read off.
+    """Return the losses themselves; while an audit records, the weight of each token is read off.
 
     ``losses``: (samples, tokens), or 1-D with ``lengths`` of the samples. ``mask``: of the same
     shape. Ids: one a sample or a token; a ``sample_id`` below 0 is a dummy. ``positions``: of each
     token in its sample, where samples are sharded. ``count``: the token count that is returned
-    beside the loss. ``name``: of a further term, ``"kl"``. ``step``: the optimizer step, where no
+    next to the loss. ``name``: of a further term, ``"kl"``. ``step``: the optimizer step, where no
     torch optimizer makes it.
     """
     if not _FOLDER:
@@ -57,7 +57,7 @@ def probe_log_probs(
     count: Any = None,
     step: int | None = None,
 ) -> T:
-    """The log-probabilities themselves, as :func:`probe` for trainers that have no losses by token.
+    """Return the log-probabilities, as :func:`probe` for trainers without losses by token.
 
     A token's loss is minus its ratio times its advantage; a token whose advantage is 0 shows no
     weight. ``old_log_probs``: those that ratios are taken to, where they are not all 1.

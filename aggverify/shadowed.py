@@ -9,7 +9,10 @@ from pathlib import Path
 
 
 def shadowed(error: BaseException | None = None) -> str | None:
-    """The sentence that says which, where one was loaded, or failed to; None where none was."""
+    """Return the sentence that names it, where one was loaded, or failed to.
+
+    None where none was.
+    """
     own = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
     for name, file in (*_failed(error), *_loaded()):
         if not any(Path(file).resolve().is_relative_to(folder) for folder in own):

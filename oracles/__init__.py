@@ -1,7 +1,7 @@
 """The truth: exact step scalars and token weights of every aggregation mode.
 
 It is ``aggverify.oracles``. A checkout on ``sys.path`` also offers its folder as ``oracles``, which
-is not ours to take: whoever imports that name gets the next package of that name, if there is one.
+is not ours to take: who imports that name gets the next package of that name, if there is one.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def scalar_bound(
 def _of_a_sum(
     levels: tuple[int, ...], roundings: int, precision: Precision
 ) -> tuple[Fraction, Fraction]:
-    """What it may grow by as a part of its magnitude, and what underflow may add."""
+    """Return what it may grow by as a part of its magnitude, and what underflow may add."""
     growth = 1 + relative(roundings, precision)
     for level in levels:
         growth *= 1 + level * precision.unit_roundoff
@@ -98,9 +98,9 @@ def may_overflow(magnitude: Fraction, roundings: int, precision: Precision) -> b
 
 
 def smallest_caught(bound: Fraction) -> Fraction | float:
-    """A true relative error above ``2B / (1 - B)`` is found whatever the roundings did.
+    """Return ``2B / (1 - B)``: a true relative error above it is found despite all roundings.
 
-    ``bound`` is relative. Infinity when it is 1 or more: such a bound says nothing ("vacuous").
+    ``bound`` is relative. Infinity when it is 1 or more: such a bound is vacuous.
     """
     return 2 * bound / (1 - bound) if bound < 1 else math.inf
 

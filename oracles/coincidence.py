@@ -1,4 +1,4 @@
-"""On which steps do modes have the same weights? Inputs there cannot tell them apart."""
+"""On which steps do modes have the same weights? Inputs there cannot distinguish them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def classes(
     divisor: float | Fraction = 16.0,
     policy: Policy = DEFAULT_POLICY,
 ) -> tuple[tuple[str, ...], ...]:
-    """The modes sorted into classes of equal weights on the step, in the order given.
+    """Return the modes sorted into classes of equal weights on the step, in the order given.
 
     ``divisor`` goes to the modes that take one. Weights are compared exactly, and only where a
     token is unmasked: on a step without one, all modes coincide.
@@ -34,7 +34,7 @@ def classes(
     return tuple(map(tuple, found.values()))
 
 
-def tells_apart(
+def distinguishes(
     step: Step,
     modes: Iterable[str | Mode],
     *,
@@ -43,7 +43,7 @@ def tells_apart(
 ) -> bool:
     """Whether all these modes have pairwise different weights on the step.
 
-    Raises OracleError when the same mode is named twice: no step could tell it from itself.
+    Raises OracleError when the same mode is named twice: no step could distinguish it from itself.
     """
     names = list(modes)
     repeated = {n if isinstance(n, str) else n.name for n in names if names.count(n) > 1}

@@ -104,7 +104,7 @@ def load(path: str | Path) -> CustomOracle:
 
 
 def _probed(name: str, scalar: Scalar) -> Callable[[Step], list[Fraction]]:
-    """The weights a linear scalar implies: its values at the unit vectors."""
+    """Return the weights a linear scalar implies: its values at the unit vectors."""
 
     def weights(step: Step) -> list[Fraction]:
         n = step.num_response_tokens

@@ -37,7 +37,7 @@ class Numbers:
         return self.dtype != "float64"
 
     def block(self, start: int, end: int) -> Float64:
-        """A copy of a part as float64."""
+        """Return a copy of a part as float64."""
         part = self.raw[start:end]
         if self.dtype == "bfloat16":
             part = (part.astype(np.uint32) << 16).view(np.float32)
@@ -45,7 +45,7 @@ class Numbers:
 
 
 def read(values: Any, dtype: str | None = None) -> Numbers:
-    """A flat float16, float32 or float64 array, or with ``dtype="bfloat16"`` uint16 bit patterns.
+    """Read a flat float16, float32 or float64 array, or with "bfloat16" uint16 bit patterns.
 
     Raises OracleError for anything else: integers and Fractions need no such care, and long
     doubles would not be read exactly.
@@ -65,7 +65,7 @@ def read(values: Any, dtype: str | None = None) -> Numbers:
 
 
 def exact_sum(values: Any, mask: bytes | None = None, *, dtype: str | None = None) -> Fraction:
-    """The sum of a flat array without any rounding; values behind the mask are skipped.
+    """Return the sum of a flat array without any rounding; values behind the mask are skipped.
 
     ``mask`` has one byte, 0 or 1, per value. Raises OracleError for NaN and infinities outside it.
     """
@@ -121,7 +121,7 @@ def masked_sums(numbers: Numbers, masks: Sequence[bytes]) -> list[Fraction]:
 
 
 def _kept(numbers: Numbers, keep: npt.NDArray[np.bool_], start: int, end: int) -> Float64:
-    """A block with 0 in place of what is masked, whatever it was."""
+    """Return a block with 0 in place of what is masked, whatever it was."""
     block, inside = numbers.block(start, end), keep[start:end]
     if not inside.all():
         # Clearing bits is four times as fast as assigning by a ragged mask.
@@ -130,7 +130,7 @@ def _kept(numbers: Numbers, keep: npt.NDArray[np.bool_], start: int, end: int) -
 
 
 def _finite(block: Float64, start: int) -> float:
-    """The largest magnitude in a block that begins at token ``start``."""
+    """Return the largest magnitude in a block that begins at token ``start``."""
     found = largest(block)
     if not math.isfinite(found):
         at = int(np.flatnonzero(~np.isfinite(block))[0])
@@ -152,7 +152,7 @@ def _mask(mask: bytes | None, length: int) -> bytes:
 
 
 def _units(value: float) -> int:
-    """A float64 as a whole number of 2**-1074."""
+    """Return a float64 as a whole number of 2**-1074."""
     fraction, exponent = math.frexp(value)
     shift = exponent - 53 + _UNIT
     significand = int(math.ldexp(fraction, 53))

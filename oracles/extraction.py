@@ -18,7 +18,8 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 BLOCK = 1 << 15
-"""Numbers taken apart together: they fit the cache, and calls cost little beside the work."""
+"""Numbers taken apart together: they fit the cache, and calls cost little compared with the
+work."""
 
 _LARGE = 2.0**960
 """Above this s could overflow; such numbers are scaled down, which is exact so far from 0."""

@@ -60,7 +60,7 @@ class Objective:
         ]
 
     def number(self, step: Step, policy: Policy) -> int:
-        """What the sum over units is divided by."""
+        """Return what the sum over units is divided by."""
         if self.group_size is not None:
             return max(len(pairs(step, policy)), 1)
         return number_of_units(unit_tokens(counts(step, policy), step.rollouts), policy)
@@ -79,7 +79,7 @@ def value_and_weights(
     policy: Policy = DEFAULT_POLICY,
     dtype: str | None = None,
 ) -> tuple[Fraction, tuple[Fraction, ...]]:
-    """The objective, and its derivative by every response token, flat in step order."""
+    """Return the objective, and its derivative by every response token, flat in step order."""
     units, number = objective.units(step, policy), objective.number(step, policy)
     found = arguments(units, unmasked_sums(step, inputs, dtype))
     weights = [Fraction(0)] * len(step.samples)
@@ -92,7 +92,7 @@ def value_and_weights(
 
 
 def at(function: Callable[[Any], Any], z: Fraction) -> Fraction:
-    """A term or slope at an exact argument, cut to a rational of BITS bits."""
+    """Return a term or slope at an exact argument, cut to a rational of BITS bits."""
     with mp.workprec(BITS + 64):
         value = function(mp.mpf(z.numerator) / z.denominator)
         mantissa, exponent = mp.frexp(value)
@@ -166,17 +166,17 @@ OBJECTIVES: Mapping[str, Callable[[Fraction], Objective]] = {
     "sequence_ratio": _sequence_ratio,
 }
 NICKNAMES = {
-    said: name
+    alias: name
     for name, member in OBJECTIVES.items()
     for names in member(Fraction(1)).names.values()
-    for said in names
+    for alias in names
 }
 """What frameworks call them, with the same parameter."""
 
 
 @lru_cache(maxsize=64)
 def objective(name: str) -> Objective | None:
-    """The objective of that name, its own or a framework's; None for what is none."""
+    """Return the objective of that name, its own or a framework's; None for what is none."""
     word, parameter = member_of(name)
     known = OBJECTIVES.get(NICKNAMES.get(word, word))
     return None if known is None else known(Fraction(1) if parameter is None else parameter)

@@ -54,7 +54,7 @@ class Policy:
 
     @staticmethod
     def from_text(readings: Mapping[str, str]) -> Policy:
-        """The policy of ``question -> reading`` as typed by a person; raises OracleError."""
+        """Return the policy of ``question -> reading`` as typed by a person; raises OracleError."""
         names = [f.name for f in fields(Policy)]
         values: dict[str, Any] = {}
         for name, reading in readings.items():

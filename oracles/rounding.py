@@ -26,7 +26,7 @@ class Precision:
 
     @property
     def unit_roundoff(self) -> Fraction:
-        """u = 2^-p: the largest relative error of one rounding to nearest."""
+        """The largest relative error of one rounding to nearest, u = 2^-p."""
         return _power_of_two(-self.p)
 
     @property
@@ -55,7 +55,10 @@ class Precision:
         return int(2**self.p)
 
     def round(self, value: Fraction | int) -> Fraction | None:
-        """The nearest number of this format, ties to even; None where that is an infinity."""
+        """Return the nearest number of this format, ties to even.
+
+        None where that is an infinity.
+        """
         exact = Fraction(value)
         if abs(exact) >= self.overflow_at:
             return None
@@ -64,7 +67,7 @@ class Precision:
 
 
 def _exponent(value: Fraction) -> int:
-    """The e with ``2^e <= |value| < 2^(e+1)``; 0 is treated as tiny."""
+    """Return the e with ``2^e <= |value| < 2^(e+1)``; 0 is treated as tiny."""
     size = abs(value)
     if not size:
         return -(2**20)
@@ -84,7 +87,10 @@ PRECISIONS: Mapping[str, Precision] = {
 
 
 def lowest(names: Iterable[str]) -> Precision:
-    """The precision with the fewest bits on a path; raises OracleError for an unknown name."""
+    """Return the precision with the fewest bits on a path.
+
+    Raises OracleError for an unknown name.
+    """
     given = list(names)
     unknown = [name for name in given if name not in PRECISIONS]
     if unknown or not given:

@@ -23,7 +23,7 @@ def starts_of_runs(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def runs(data: object) -> list[tuple[Any, int]] | None:
-    """The ``(value, count)`` pairs of a run-length form; None when it is none.
+    """Return the ``(value, count)`` pairs of a run-length form; None when it is none.
 
     Raises OracleError for counts that are not positive integers.
     """

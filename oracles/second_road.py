@@ -3,7 +3,7 @@
 Nothing but the step and the policy is shared with the exact rationals. The formula is evaluated
 with more and more digits until its error bound no longer reaches a boundary between two results
 (Ziv's strategy). When it still does at a precision beyond which two different results would be
-told apart, the value lies on the boundary itself, and is rounded from there.
+distinguished, the value lies on the boundary itself, and is rounded from there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def scalar_mp(
     policy: Policy = DEFAULT_POLICY,
     dtype: str | None = None,
 ) -> Any:
-    """The step scalar as ``mpf``, rounded once, to nearest, to ``digits`` significant digits.
+    """Return the step scalar as ``mpf``, rounded once, to nearest, to ``digits`` digits.
 
     Takes what ``scalar`` takes and raises OracleError as it does. mpmath's own precision is left
     as it was.
@@ -68,7 +68,7 @@ def scalar_mp(
 
 
 def _on_the_boundary(low: Any, high: Any, value: Any, target: int) -> Any:
-    """The rounded value, knowing that the exact one is 0 or halfway between two results."""
+    """Return the rounded value, knowing that the exact one is 0 or halfway between two results."""
     if low <= 0 <= high:
         return mp.mpf(0)
     with mp.workprec(target + 1):
@@ -95,7 +95,10 @@ def _number(value: Any, dtype: str | None) -> Fraction:
 
 
 def _bfloat16(bits: int) -> Fraction | None:
-    """A bit pattern: sign, 8 exponent bits (bias 127), 7 fraction bits; None for NaN and Inf."""
+    """Return a bit pattern: sign, 8 exponent bits (bias 127), 7 fraction bits.
+
+    None for NaN and Inf.
+    """
     sign, exponent, fraction = -1 if bits >> 15 else 1, bits >> 7 & 0xFF, bits & 0x7F
     if exponent == 0xFF:
         return None
@@ -110,7 +113,7 @@ def _bracket(
     policy: Policy,
     divisor: Fraction,
 ) -> tuple[Any, Any]:
-    """The formula's value in the present precision, and a bound on its error.
+    """Return the formula's value in the present precision, and a bound on its error.
 
     Where all weights are non-negative, the formula on absolute losses is ``sum w |l|``; where they
     are not, that is put together out of one sample's losses after the other.
@@ -126,7 +129,7 @@ def _bracket(
 
 
 def _taken(found: Mode, sizes: Sequence[Row]) -> list[list[Row]]:
-    """The rows all together, or of each its own losses and none of the others'."""
+    """Return the rows all together, or of each its own losses and none of the others'."""
     if found.group_size is None:
         return [list(sizes)]
     return [
@@ -154,7 +157,7 @@ def _enough(
     divisor: Fraction,
     target: int,
 ) -> int:
-    """A precision at which the error bound is smaller than any two boundaries are apart.
+    """Return a precision at which the error bound is smaller than any two boundaries are apart.
 
     The scalar is a fraction whose denominator has at most q bits, so it is 0 or at least 2^-q in
     magnitude, and a boundary between two results of ``target`` bits is a multiple of

@@ -69,7 +69,7 @@ class Sample:
 
     @property
     def num_original(self) -> int:
-        """Tokens the denominators see unless a policy says otherwise: those before rejection."""
+        """Tokens the denominators see unless a policy reads otherwise: those before rejection."""
         return self.num_unmasked if self.original_mask is None else self.original_mask.count(1)
 
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify.errors import InputError
 from aggverify.model import Document, load
-from aggverify.report.reading import headline
+from aggverify.report.view_model import headline
 from tests.caged import Ran, cage
 
 REPORT = ROOT / "reports" / "containment.md"

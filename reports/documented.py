@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify import load_verdict  # noqa: E402
 from reports import frameworks  # noqa: E402
-from reports.frameworks_told import line  # noqa: E402
+from reports.frameworks_page import line  # noqa: E402
 from tests.frameworks import wheels  # noqa: E402
 from tests.quality.command_lines import commands_of  # noqa: E402
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify import load_verdict  # noqa: E402
 from aggverify.model import Finding, Verdict  # noqa: E402
-from aggverify.report.drawing import number, ratio  # noqa: E402
+from aggverify.report.formatting import number, ratio  # noqa: E402
 from tests.frameworks import wheels  # noqa: E402
 from tests.frameworks.findings import Page, pages  # noqa: E402
 
@@ -288,7 +288,7 @@ def reproduced(page: Page, folder: Path) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    from reports import frameworks_told
+    from reports import frameworks_page
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*")
@@ -308,7 +308,7 @@ def main(arguments: list[str]) -> None:
         store = kept(file, key(target, where.version), row(target, where, found))
         told = [f"{c.mode}: {c.outcome} {' '.join(c.codes)} {c.why[-200:]}" for c in found]
         print(key(target, where.version), *told, sep="\n  ", flush=True)
-    frameworks_told.write(store, HERE)
+    frameworks_page.write(store, HERE)
 
 
 if __name__ == "__main__":

@@ -51,4 +51,4 @@ def subject_of(example: Example) -> Subject:
     if example.against is None:
         return subject
     other = example.against.partition(".")[2]
-    return subject.beside(subject.claiming(target=other, function=other))
+    return subject.compared_with(subject.claiming(target=other, function=other))

@@ -16,7 +16,7 @@ from aggverify.report import baseline
 from aggverify.report.baseline import Baseline, Entry
 from aggverify.report.document import known_findings
 from aggverify.report.formats import FORMATS
-from aggverify.report.reading import headline
+from aggverify.report.view_model import headline
 from aggverify.snapshot import file
 from tests import verdicts
 from tests.hostile import places, refused, spoil

@@ -14,8 +14,8 @@ from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
 from aggverify.generation.repeatable import deterministic_draws
 from aggverify.generation.strategies import cases
-from aggverify.report.drawing import drawing, fraction, number, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import drawing, fraction, number, token_name
 from aggverify.steps.case import Case
 
 
@@ -57,7 +57,7 @@ def assert_invariant(
         worst = worst_weight(found, expected, roundings + more, precision)
         if worst is not None:
             reference = mode or "the same step on one rank"
-            raise AssertionError(_told(case, expected, found, worst, reference))
+            raise AssertionError(_message(case, expected, found, worst, reference))
 
     with deterministic_draws():
         holds()
@@ -73,7 +73,7 @@ def _taken(weights: Callable[[Case], Sequence[float]], case: Case) -> np.ndarray
     return found
 
 
-def _told(
+def _message(
     case: Case,
     expected: Sequence[Fraction],
     found: np.ndarray,

@@ -11,8 +11,8 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.escape import clean
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.report.drawing import drawing, fraction, number, ratio, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import drawing, fraction, number, ratio, token_name
 from aggverify.steps.case import Case
 from aggverify.world import Fault
 from aggverify.world.collectives import Collective
@@ -23,7 +23,7 @@ class Observation:
     """One executed case. Weights are flat, one per response token in the step's order.
 
     ``weights``: the gradient of the update by each token's loss, the engine included; None where
-    the ranks came to no result, and ``fault`` says what they did instead. ``expected``: the mode's
+    the ranks came to no result, and ``fault`` has what they did instead. ``expected``: the mode's
     exact weights, None without a mode. ``value``: the reported step scalar, exact in the ranks'
     local losses. ``worst``: flat index of the token furthest beyond its proven bound, None where
     all are within. ``counts``: token counts, per rank and micro-batch, flat. ``traces``: of each
@@ -61,8 +61,8 @@ class Observation:
 
     @property
     def _title(self) -> str:
-        said = {True: "conforms", False: "does not conform", None: "nothing is expected"}
-        return f"{self.mode or 'no mode'}, engine {self.engine}: {said[self.conforms]}"
+        outcome = {True: "conforms", False: "does not conform", None: "nothing is expected"}
+        return f"{self.mode or 'no mode'}, engine {self.engine}: {outcome[self.conforms]}"
 
     def _lines(self) -> Iterator[str]:
         yield self._title
@@ -71,7 +71,7 @@ class Observation:
         yield from self._facts()
 
     def _facts(self) -> Iterator[str]:
-        """What there is to say beside the weights."""
+        """Yield what was observed apart from the weights."""
         if self.weights is None:
             yield "no result: " + (self.fault.message if self.fault else "")
         if self.value is not None:
@@ -95,8 +95,8 @@ class Observation:
             yield words + ("    <- beyond its bound" if token == self.worst else "")
 
     def _repr_html_(self) -> str:
-        """A notebook's picture: one row a sample, weights coloured by actual over expected."""
-        from aggverify.report.page import observed
+        """Return a notebook's picture: a row a sample, coloured by actual over expected weight."""
+        from aggverify.report.html_page import observed
 
         pairs = None
         if self.weights is not None:
@@ -109,7 +109,7 @@ class Observation:
 
 
 def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]:
-    """The candidate's own collectives, each once with the ranks that issued it so."""
+    """Yield the candidate's own collectives, each once with the ranks that issued it so."""
     found: dict[tuple[int, Collective], list[int]] = {}
     for rank, trace in enumerate(traces):
         for n, call in enumerate(call for call in trace if call.place):
@@ -120,7 +120,7 @@ def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]
 
 
 def observation(subject: Subject, execution: Execution) -> Observation:
-    """What came of a case, beside what the subject's mode expects."""
+    """Return the outcome of a case, with what the subject's mode expects."""
     case, weights = execution.case, execution.weights
     expected = subject.expected(case.step)
     mismatch = None

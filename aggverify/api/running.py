@@ -19,7 +19,7 @@ from aggverify.execution.options import BY_KEY, OPTIONS, texts
 from aggverify.generation.catalogue import plain_losses
 from aggverify.model import Verdict, harmless
 from aggverify.oracles import Step
-from aggverify.report import replayed, text
+from aggverify.report import replay_text, text
 from aggverify.report.document import written
 from aggverify.run.opening import loaded
 from aggverify.run.outcome import store
@@ -41,8 +41,10 @@ _ONE_AT_A_TIME = threading.RLock()
 def ranks(
     pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
 ) -> Iterator[Pool]:
-    """The given pool, or one of its own that ends with the block, or when its time is over; other
-    threads wait."""
+    """Give the pool that is passed, or a new one that ends with the block or its time.
+
+    Other threads wait.
+    """
     inside = None
     if wanted is not None and wanted.sandbox:
         if pool is not None:
@@ -57,7 +59,7 @@ def ranks(
 
 
 def request(target: str, options: Mapping[str, Any]) -> Request:
-    """The options of ``aggverify check`` by name, ``max_examples=50``; raises InputError."""
+    """Return the options of ``aggverify check`` by name, ``max_examples=50``; raises InputError."""
     given = {}
     for key, value in options.items():
         option = BY_KEY.get(key)
@@ -74,7 +76,7 @@ def request(target: str, options: Mapping[str, Any]) -> Request:
 
 
 def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tuple[Verdict, ...]:
-    """What ``aggverify check`` finds: one verdict for each mode.
+    """Return what ``aggverify check`` finds: one verdict for each mode.
 
     ``reducer``: ``path.py[:name]``, ``package.module:name``, or an object with a name in a module,
     which ranks import by that name. ``pool``: ranks to run on, for several calls in a row; without
@@ -111,8 +113,9 @@ def check_case(
     adapter: str | None = None,
     pool: Pool | None = None,
 ) -> None:
-    """Raise AssertionError, with what ``aggverify replay`` would print, unless a stored
-    counterexample is fixed.
+    """Raise AssertionError unless a stored counterexample is fixed.
+
+    The error has what ``aggverify replay`` would print.
 
     ``case``: its plain data, or the path of its JSON file. ``reducer``: as for :func:`verify`; the
     one it was found on by default. ``oracle``, ``against``, ``engine``, ``adapter``: what it was
@@ -124,9 +127,9 @@ def check_case(
     target = None if reducer is None else target_text(reducer)
     with ranks(pool) as running:
         result = replay(stored, target, oracle, against, engine, adapter, pool=running)
-    found = replayed.finding(result)
+    found = replay_text.finding(result)
     if not result.fixed and (found is None or found.fails):
-        raise AssertionError("\n" + "\n".join(replayed.lines(result)))
+        raise AssertionError("\n" + "\n".join(replay_text.lines(result)))
 
 
 def observe(

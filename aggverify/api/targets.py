@@ -15,7 +15,7 @@ Reducer = str | Callable[..., Any]
 
 
 def target_text(reducer: Reducer) -> str:
-    """The target of a text, or of a function, partial, lambda or callable instance.
+    """Return the target of a text, or of a function, partial, lambda or callable instance.
 
     Ranks are processes of their own: they import the module and take the object by its name. Raises
     InputError, with the reason, for an object that they cannot find so.
@@ -43,7 +43,7 @@ def target_text(reducer: Reducer) -> str:
 
 
 def _named(reducer: object) -> tuple[ModuleType, str] | None:
-    """The module in which the object has a name, its own one first, and that name.
+    """Return the module in which the object has a name, its own one first, and that name.
 
     A partial or an instance does not know where it was named, so every module is looked through.
     """

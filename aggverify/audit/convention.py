@@ -8,14 +8,14 @@ from typing import Any
 
 from aggverify.conventions import Bound, Misuse, Offer, Site
 from aggverify.oracles import MODES
-from aggverify.report import reading
+from aggverify.report import view_model
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """Nothing is called: the run's own backward passes gave the weights."""
 
-    name: str = reading.RECORDED
+    name: str = view_model.RECORDED
     title: str = "weights that a training run's own backward passes gave"
     signature: str = "aggverify.probe(losses, mask, ...)"
     returns: str = "the losses"

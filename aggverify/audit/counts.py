@@ -24,7 +24,7 @@ _FIX = "count the tokens of the micro-batches that go into this optimizer step"
 
 
 def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagnosis | None:
-    """What all wrong steps have in common, where each is off by one factor that gives a count."""
+    """Return what wrong steps have in common, each off by one factor that gives a count."""
     tokens = {step.number: step.step.num_unmasked for step in steps}
     counts = {}
     for step, observed, expected in wrong:
@@ -33,18 +33,22 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
             return None
         counts[step.number] = tokens[step.number] / factor
     for sentence, seen, guesses in _hypotheses(tokens):
-        told = {n: guesses[n] for n in counts if n in guesses}
-        near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in told.items())
-        if told and any(guess != tokens[n] for n, guess in told.items()) and all(near):
-            root = f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in told.items())})"
+        foreseen = {n: guesses[n] for n in counts if n in guesses}
+        near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in foreseen.items())
+        if foreseen and any(guess != tokens[n] for n, guess in foreseen.items()) and all(near):
+            root = (
+                f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in foreseen.items())})"
+            )
             bug = KnownBug("other-step", sentence, seen, _FIX)
             return Diagnosis(root, None, bug, sentence)
     return None
 
 
 def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
-    """One number that every weight of every step is off by, where several sizes of this run, or
-    none, are that number: steps of one layout do not tell which."""
+    """Return one number that every weight of every step is off by.
+
+    Several sizes of this run, or none, are that number: steps of one layout do not show which.
+    """
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
     known = [f for f in factors if f is not None]
     if len(known) < len(factors) or max(known) - min(known) > TOLERANCE * max(known):
@@ -53,10 +57,10 @@ def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     names = sorted(set.intersection(*(_named(step, ranks, number) for step, *_ in wrong)))
     if len(names) == 1 or abs(number - Fraction(known[0])) > TOLERANCE * known[0]:
         return None
-    told = f": {' or '.join(names)}, which are that in this run" if names else ""
+    foreseen = f": {' or '.join(names)}, which are that in this run" if names else ""
     above = number > 1
     off = f"{number if above else 1 / number} times too {'large' if above else 'small'}"
-    sentence = f"every weight is {number} of the mode's{told}"
+    sentence = f"every weight is {number} of the mode's{foreseen}"
     return Diagnosis(sentence, str(number), None, f"a factor of {number}", off=off)
 
 
@@ -76,7 +80,7 @@ def _named(step: RecordedStep, ranks: ParallelDims, number: Fraction) -> set[str
 
 
 def _factor(observed: Array, expected: Sequence[Fraction]) -> float | None:
-    """What every weight is multiplied by, where that is one number."""
+    """Return what every weight is multiplied by, where that is one number."""
     exact = np.array([float(w) for w in expected])
     kept = exact != 0
     ratio = observed[kept] / exact[kept]
@@ -86,7 +90,7 @@ def _factor(observed: Array, expected: Sequence[Fraction]) -> float | None:
 
 
 def _hypotheses(tokens: dict[int, int]) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """The counts that each step may have been given instead, of the steps that are known."""
+    """Yield the counts that each step may have been given instead, of the steps that are known."""
     for by, words in ((-1, "before it"), (1, "after it")):
         found = {n: float(tokens[n + by]) for n in tokens if tokens.get(n + by)}
         yield f"divided by the token count of the step {words}", "no framework by name", found

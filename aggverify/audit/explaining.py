@@ -24,8 +24,8 @@ _LARGE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """One step's weights in the update beside the mode's."""
+class StepWeights:
+    """One step's weights in the update, with the mode's."""
 
     step: RecordedStep
     observed: Array
@@ -58,18 +58,21 @@ def owners(step: RecordedStep) -> Array:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
-    """What all steps' weights are instead, as far as any formula gives them."""
+def explained(subject: Subject, finding: Finding, steps: Sequence[StepWeights]) -> Diagnosis | None:
+    """Return what all steps' weights are instead, as far as any formula gives them."""
     small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
     seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
-    own = replace(finding, observed=None)  # what is unknown in it has no weight of its own
+    own = replace(finding, observed=None)  # what is unknown in it has no observed weight
     tiers = [list(map(_spread_out, seen)), seen]
     return diagnose(subject.knowing(trust_formula=True), own, tiers) if seen else None
 
 
 def _spread_out(seen: WeightObservation) -> WeightObservation:
-    """With masked samples between all: where every micro-batch has as many samples, a formula of
-    so many in a row is not taken for one of micro-batches."""
+    """Put masked samples between all.
+
+    Where every micro-batch has as many samples, a formula of so many in a row is not taken for one
+    of micro-batches.
+    """
     case, width = seen.case, _BETWEEN + 1
     samples = case.step.samples
     masked = [
@@ -118,7 +121,7 @@ def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> We
     )
 
 
-def _filled(one: Weighed) -> Array:
+def _filled(one: StepWeights) -> Array:
     """Weights with those that are unknown as far off as the others of their micro-batch are."""
     if not (one.unknown | one.odd).any():
         return one.observed

@@ -12,7 +12,7 @@ from aggverify.errors import InputError
 
 
 def formula(engine: EngineSpec) -> EmulatedEngine:
-    """The engine as data; raises InputError for one that is none."""
+    """Return the engine as data; raises InputError for one that is none."""
     found = engine.formula if isinstance(engine, RealEngine) else engine
     if not isinstance(found, EmulatedEngine):
         raise InputError(
@@ -23,7 +23,7 @@ def formula(engine: EngineSpec) -> EmulatedEngine:
 
 
 def reduction(engine: EngineSpec, ranks: ParallelDims, step: RecordedStep) -> Fraction:
-    """What multiplies the sum of all ranks' gradients of a step."""
+    """Return what multiplies the sum of all ranks' gradients of a step."""
     known = formula(engine)
     sizes = _sizes(ranks, step)
     counted = step.counts

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggverify.audit import factor
 from aggverify.audit.counts import one_factor, other_counts
-from aggverify.audit.explaining import Weighed, explained, mask_of, owners
+from aggverify.audit.explaining import StepWeights, explained, mask_of, owners
 from aggverify.audit.properties import (
     LOST,
     MASKED,
@@ -43,18 +43,18 @@ _SIMPLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class JudgedFinding:
-    """A finding with what is known of it, where weights do not tell it."""
+    """A finding with what is known of it, where weights do not show it."""
 
     finding: Finding
     diagnosis: Diagnosis | None = None
 
 
-def weighed(subject: Subject, run: RecordedRun) -> list[Weighed]:
+def weighed(subject: Subject, run: RecordedRun) -> list[StepWeights]:
     """Every step's weights after the engine's reduction."""
     return [_weighed(subject, run, step) for step in run.steps]
 
 
-def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> Weighed:
+def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> StepWeights:
     by = factor.reduction(subject.engine, run.ranks, step)
     with np.errstate(over="ignore"):
         observed = step.weights * by.numerator / by.denominator
@@ -62,7 +62,7 @@ def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> Weighed:
     assert expected is not None
     rest = step.case.step.num_response_tokens - len(expected)
     mask = mask_of(step)
-    return Weighed(
+    return StepWeights(
         step,
         observed,
         (*expected, *[Fraction(0)] * rest),
@@ -76,8 +76,10 @@ def roundings(subject: Subject, run: RecordedRun) -> int:
     return subject.roundings + max(_READ[q] for q in run.quantities)
 
 
-def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
-    """Samples that nothing went backward through, and tokens that two ranks have."""
+def once(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
+    """Yield samples that nothing went backward through, and tokens that two ranks have."""
     for one in steps:
         step = one.step
         idle = [n for n, s in enumerate(step.samples) if not s.used and s.mask.any()]
@@ -86,18 +88,22 @@ def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterat
         if idle:
             tokens = sum(int(step.samples[n].mask.sum()) for n in idle)
             text = f"its losses were computed and never backpropagated: {tokens} tokens"
-            yield _told(subject, one, ONCE, LOST, idle, text, "losses without a backward pass")
+            yield _finding_of(
+                subject, one, ONCE, LOST, idle, text, "losses without a backward pass"
+            )
         if gaps:
             lost = step.samples[gaps[0]].lost
             text = f"no rank holds its positions {_runs(lost)}"
-            yield _told(subject, one, ONCE, LOST, gaps, text, "positions that no rank holds")
+            yield _finding_of(subject, one, ONCE, LOST, gaps, text, "positions that no rank holds")
         if twice:
             tokens = sum(int((step.samples[n].twice & step.samples[n].mask).sum()) for n in twice)
             text = f"{tokens} tokens are weighed several times, and their gradients add up"
-            yield _told(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
+            yield _finding_of(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
 
 
-def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
+def masked(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
     """Weights where there must be none."""
     for one in steps:
         step, mask = one.step, mask_of(one.step)
@@ -109,15 +115,15 @@ def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iter
         dummies = sum(n < len(step.samples) and step.samples[n].dummy for n in samples)
         what = f", {dummies} of {len(samples)} samples dummies" if dummies else ""
         text = f"{len(wrong)} tokens that are masked, or padding, have a weight{what}"
-        yield _told(
+        yield _finding_of(
             subject, one, MASKED, PADDING, samples, text, "a weight behind the mask", int(wrong[0])
         )
 
 
 def weights(
-    subject: Subject, run: RecordedRun, steps: Sequence[Weighed]
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
 ) -> Iterator[JudgedFinding]:
-    """The step whose worst weight is furthest off, and why; nothing where all are within."""
+    """Yield the step whose worst weight is furthest off, and why; nothing where all are within."""
     found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
     if not found:
         return
@@ -126,9 +132,9 @@ def weights(
     not_finite = not np.isfinite(one.judged).all()
     if not not_finite:
         wrong = [(w.step, w.judged, w.expected) for w, _ in found]
-        if (told := other_counts(wrong, run.steps)) is not None:
+        if (other := other_counts(wrong, run.steps)) is not None:
             yield JudgedFinding(
-                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), told
+                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), other
             )
             return
     code = NOT_FINITE if not_finite else WRONG
@@ -140,7 +146,9 @@ def weights(
         yield JudgedFinding(finding, known or explained(subject, finding, steps))
 
 
-def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, Finding] | None:
+def _wrong(
+    subject: Subject, run: RecordedRun, one: StepWeights
+) -> tuple[StepWeights, Finding] | None:
     found = one.judged
     off = worst_weight(found, one.expected, roundings(subject, run), precision(subject, run))
     if off is None or off.accumulated:
@@ -159,9 +167,11 @@ def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, F
     )
 
 
-def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[float, ...]:
-    """Weights as the simplest factors of the mode's that they are within their rounding: 1/2, and
-    not 268435461/536870912."""
+def _read_as_factors(subject: Subject, run: RecordedRun, one: StepWeights) -> tuple[float, ...]:
+    """Read weights as the simplest factors of the mode's that they are within their rounding.
+
+    For example 1/2, and not 268435461/536870912.
+    """
     bound = relative(roundings(subject, run), PRECISIONS[precision(subject, run)])
 
     @cache
@@ -175,13 +185,13 @@ def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[
     return tuple(map(simple, one.observed.tolist(), one.expected))
 
 
-def _scope(found: Sequence[tuple[Weighed, Finding]], steps: Sequence[Weighed]) -> str:
+def _scope(found: Sequence[tuple[StepWeights, Finding]], steps: Sequence[StepWeights]) -> str:
     numbers = ", ".join(str(w.step.number) for w, _ in found[:5]) + ", …" * (len(found) > 5)
     return f"in {len(found)} of {len(steps)} recorded optimizer steps ({numbers})"
 
 
-def _smallest(one: Weighed, finding: Finding) -> str:
-    """The smallest group of samples that shows it: one of them does."""
+def _smallest(one: StepWeights, finding: Finding) -> str:
+    """Return the smallest group of samples that shows it: one of them does."""
     exact = np.array([float(w) for w in one.expected])
     near = np.abs(one.judged - exact) <= float(finding.bound or 0) * 2
     owner = owners(one.step)
@@ -194,7 +204,9 @@ def _smallest(one: Weighed, finding: Finding) -> str:
     )
 
 
-def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
+def terms(
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
+) -> Iterator[JudgedFinding]:
     """Of further terms: their weights are one multiple of the losses', step by step."""
     for one in steps:
         base = one.step.weights
@@ -207,7 +219,7 @@ def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Itera
             twice = 2 * roundings(subject, run) + 1
             off = worst_weight(own, wanted, twice, precision(subject, run))
             if off is not None and not off.accumulated:
-                made = _told(
+                made = _finding_of(
                     subject,
                     one,
                     TERMS,
@@ -231,16 +243,16 @@ def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Itera
                 )
 
 
-def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> float:
-    """The largest error over its bound, of weights that are right."""
+def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]) -> float:
+    """Return the largest error over its bound, of weights that are right."""
     given = roundings(subject, run), precision(subject, run)
     shares = (margin(one.judged, one.expected, *given) for one in steps)
     return max((share for share in shares if share <= 1), default=0.0)
 
 
-def _told(
+def _finding_of(
     subject: Subject,
-    one: Weighed,
+    one: StepWeights,
     about: Check,
     code: str,
     samples: Sequence[int],
@@ -248,7 +260,7 @@ def _told(
     root: str,
     token: int | None = None,
 ) -> JudgedFinding:
-    """A finding that says everything by itself; on the first of these samples."""
+    """Return a finding that needs no diagnosis; on the first of these samples."""
     step = one.step
     if samples and token is None:
         token = step.case.step.offsets[samples[0]]
@@ -274,7 +286,7 @@ def _odd(step: RecordedStep) -> Array:
 
 
 def precision(subject: Subject, run: RecordedRun) -> str:
-    """The lowest on a weight's path."""
+    """Return the lowest on a weight's path."""
     return subject.computes_in if run.dtype == "float64" else run.dtype
 
 

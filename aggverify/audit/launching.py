@@ -1,4 +1,7 @@
-"""The job with a recorder in its ranks: a command, run with an environment that says so."""
+"""The job with a recorder in its ranks.
+
+It is a command, run with an environment that names its folder.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aggverify.audit.chosen import Chosen
-from aggverify.audit.points import KINDS, VALUES, VARIABLE
+from aggverify.audit.probe_points import KINDS, VALUES, VARIABLE
 from aggverify.audit.records import SUFFIX
+from aggverify.audit.step_selection import StepSelection
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents
 from aggverify.run.planning import project
@@ -22,20 +25,23 @@ _OPTIONAL = {"engine", "of", "within", *VALUES}
 
 
 def points(start: Path) -> Mapping[str, Mapping[str, str]]:
-    """The shipped probe points, and those of the project's pyproject.toml, which go before."""
+    """Return the shipped probe points, and the project's, which go before.
+
+    The project's are those of its pyproject.toml.
+    """
     shipped = tomllib.loads(files(__package__).joinpath("points.toml").read_text("utf-8"))
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.is_file():
-            told: Any = tomllib.loads(contents(path).decode())
+            own: Any = tomllib.loads(contents(path).decode())
             for part in ("tool", "aggverify", "probe-points"):
-                told = told.get(part, {}) if isinstance(told, Mapping) else {}
-            return shipped | {name: checked(name, point) for name, point in told.items()}
+                own = own.get(part, {}) if isinstance(own, Mapping) else {}
+            return shipped | {name: checked(name, point) for name, point in own.items()}
     return shipped
 
 
 def checked(name: str, point: object) -> Mapping[str, str]:
-    """A probe point; raises InputError for what is none."""
+    """Return a probe point; raises InputError for what is none."""
     keys = {"module", "function", *KINDS, *_OPTIONAL}
     if not isinstance(point, Mapping) or not all(isinstance(v, str) for v in point.values()):
         raise InputError(f"probe point {name!r} is a table of texts, got {shown(point)}")
@@ -56,7 +62,7 @@ def checked(name: str, point: object) -> Mapping[str, str]:
 
 
 def named(name: str, start: Path) -> Mapping[str, str]:
-    """The probe point of that name; raises InputError."""
+    """Return the probe point of that name; raises InputError."""
     known = points(start)
     if name not in known:
         raise unknown("probe point", name, known)
@@ -71,9 +77,11 @@ def run(
     *,
     verify_engine: bool,
 ) -> int:
-    """Run the command with its ranks recording into an empty folder; its exit code. Raises
-    InputError where the folder has records, or the command is not there."""
-    Chosen.read(steps)
+    """Run the command with its ranks recording into an empty folder; its exit code.
+
+    Raises InputError where the folder has records, or the command is not there.
+    """
+    StepSelection.read(steps)
     if any(folder.glob(f"*{SUFFIX}")):
         raise InputError(f"{folder} holds the records of another run: empty it, or --probe-dir")
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ GROUPS_SPAN, UNEQUAL, CUT, SILENT = "AGVW21", "AGVW22", "AGVW23", "AGVW24"
 
 
 def _property(name: str, title: str) -> Check:
-    """It is judged on records: there is nothing to generate, and nothing to run."""
+    """Make a property, which is judged on records: nothing is generated, and nothing is run."""
 
     def no_judge(*_: object) -> Finding | None:
         raise NotImplementedError(f"{name} is judged on a run's records, not on a reducer")
@@ -42,8 +42,7 @@ _ONE_SIZE: Mapping[str, tuple[Check, str]] = {
 
 
 def as_a_case(sizes: frozenset[str]) -> tuple[Check, str]:
-    """What judges a recorded step of a reducer, by the sizes of its layout that are more than
-    one."""
+    """Return what judges a recorded step of a reducer, by the sizes of its layout above one."""
     if not sizes:
         return _FORMULA
     return _COMBINED if len(sizes) > 1 else _ONE_SIZE[min(sizes)]

@@ -28,9 +28,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from aggverify.audit.chosen import Chosen
 from aggverify.audit.records import AMPLIFIED, MAGIC, SUFFIX, Array, Record
 from aggverify.audit.reduction import Reduction
+from aggverify.audit.step_selection import StepSelection
 
 _CHUNK = 1 << 24
 """Logits looked at together."""
@@ -55,8 +55,8 @@ class ProbeCall:
 
 @cache
 def recorder(folder: str) -> Recorder:
-    """The process's own."""
-    return Recorder(Path(folder), Chosen.read(os.environ.get("AGGVERIFY_PROBE_STEPS", "")))
+    """Return the process's own."""
+    return Recorder(Path(folder), StepSelection.read(os.environ.get("AGGVERIFY_PROBE_STEPS", "")))
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Recorder:
     """Appends to one file; counts optimizer steps and backward passes."""
 
     folder: Path
-    chosen: Chosen
+    chosen: StepSelection
     step: int = 0
     micro_batch: int = 0
     _calls: int = 0
@@ -88,7 +88,7 @@ class Recorder:
     def losses(
         self, losses: Any, mask: Any, name: str, step: int | None, known: Mapping[str, Any]
     ) -> Any:
-        """An identity, hooked."""
+        """Return an identity, hooked."""
         head = {"name": name, "quantity": "losses"}
         return self._probed(losses, head, step, {**known, "mask": mask}, lambda g: (g, None))
 
@@ -102,7 +102,7 @@ class Recorder:
         step: int | None,
         known: Mapping[str, Any],
     ) -> Any:
-        """The same; a token's loss is minus its ratio times its advantage."""
+        """Return the same; a token's loss is minus its ratio times its advantage."""
         head = {"name": "loss", "quantity": "log_probs"}
         if not isinstance(log_probs, Tensor):
             return log_probs
@@ -111,7 +111,7 @@ class Recorder:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def logits(self, logits: Any, labels: Tensor, ignored: int, known: Mapping[str, Any]) -> Any:
-        """The same of logits (tokens, vocabulary), whose loss is cross entropy."""
+        """Return the same of logits (tokens, vocabulary), whose loss is cross entropy."""
         head = {"name": "loss", "quantity": "logits"}
         labels = labels.to(logits.device)
         read = partial(_per_label, logits.detach(), labels, ignored)
@@ -183,7 +183,7 @@ class Recorder:
         self._stepped = True
 
     def _left(self) -> None:
-        """What nothing went backward through: it weighs nothing."""
+        """Record what nothing went backward through: it weighs nothing."""
         for entry in self._pending:
             if not entry.recomputed:
                 entry.weights = torch.zeros(entry.shape)
@@ -192,12 +192,12 @@ class Recorder:
         self._pending.clear()
 
     def scaled(self, by: float) -> None:
-        """What the next backward pass begins with is scaled."""
+        """Scale what the next backward pass begins with."""
         if self._pending:
             self._scale = by
 
     def skipped(self) -> None:
-        """A step that a scaler left out, or made, is over."""
+        """End a step that a scaler left out, or made."""
         self._stepped = True
 
     def _write(self, entry: ProbeCall) -> None:
@@ -257,7 +257,7 @@ def _per_advantage(log_probs: Tensor, advantages: Any, old: Any, gradient: Tenso
 
 
 def _per_label(logits: Tensor, labels: Tensor, ignored: int, gradient: Tensor) -> Read:
-    """The gradient of a row is its weight times (softmax - one_hot(label)): projected on that."""
+    """Project the gradient of a row, its weight times (softmax - one_hot(label)), on the latter."""
     rows, vocabulary = labels.reshape(-1), logits.shape[-1]
     found, sure = [], []
     step = max(1, _CHUNK // vocabulary)
@@ -280,7 +280,7 @@ def _numbers(values: Tensor, dtype: torch.dtype) -> Array:
 
 
 def _flat(values: Any, dtype: torch.dtype) -> Array:
-    """A tensor, or several one after the other."""
+    """Return a tensor, or several one after the other."""
     if isinstance(values, Tensor):
         return _numbers(values, dtype)
     return np.concatenate([_numbers(torch.as_tensor(v), dtype).reshape(-1) for v in values])
@@ -301,7 +301,7 @@ def _ids(values: Any) -> Array:
 
 @cache
 def _place() -> dict[str, int]:
-    """Where this process stands, of which launch says so."""
+    """Return the rank of this process, and of which launch it is."""
     if dist.is_available() and dist.is_initialized():
         found = {"rank": dist.get_rank(), "world": dist.get_world_size()}
     else:
@@ -321,8 +321,10 @@ def _place() -> dict[str, int]:
 
 
 def _scale_in_use() -> float:
-    """Of a scaler whose method was fetched before it was watched: ``scaler.scale(loss())`` looks it
-    up first, and calls the first probe then."""
+    """Return the scale of a scaler whose method was fetched before it was watched.
+
+    ``scaler.scale(loss())`` looks it up first, and calls the first probe then.
+    """
     kind = torch.amp.GradScaler
     scalers = [cast(Any, o) for o in gc.get_objects() if issubclass(type(o), kind)]
     scales = {s.get_scale() for s in scalers if s.is_enabled() and s._scale is not None}
@@ -330,7 +332,7 @@ def _scale_in_use() -> float:
 
 
 def _watch_scaler(mine: Recorder) -> None:
-    """Takes a GradScaler's scale out, and ends a step that it leaves out."""
+    """Take a GradScaler's scale out, and end a step that it leaves out."""
     scaler = torch.amp.GradScaler
     scale, update = scaler.scale, scaler.update
 
@@ -347,7 +349,7 @@ def _watch_scaler(mine: Recorder) -> None:
 
 
 def _watch_deepspeed(mine: Recorder) -> None:
-    """The same of DeepSpeed's own fp16, which has scalers of its own."""
+    """Do the same for DeepSpeed's own fp16, which has its own scalers."""
     module = sys.modules.get("deepspeed.runtime.fp16.loss_scaler")
     if module is None:
         return

@@ -30,16 +30,16 @@ _DTYPES = ("float64", "float32", "uint8", "int64")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one backward pass left of one probe, or what a rank has to say."""
+    """What one backward pass left of one probe, or what else a rank reports."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
     def packed(self) -> bytes:
-        """The record with its frame."""
+        """Return the record with its frame."""
         kept = {name: np.ascontiguousarray(a) for name, a in self.arrays.items()}
-        told = [[name, str(a.dtype), list(a.shape)] for name, a in kept.items()]
-        head = json.dumps({**self.head, "arrays": told}).encode()
+        described = [[name, str(a.dtype), list(a.shape)] for name, a in kept.items()]
+        head = json.dumps({**self.head, "arrays": described}).encode()
         body = b"".join([head, *(a.tobytes() for a in kept.values())])
         return _FRAME.pack(len(body), len(head), zlib.crc32(body)) + body
 
@@ -95,9 +95,9 @@ def _record(path: Path, head: bytes, data: bytes) -> Record:
     return Record(values, arrays)
 
 
-def _arrays(told: Any, data: bytes) -> Iterator[tuple[str, Array]]:
+def _arrays(described: Any, data: bytes) -> Iterator[tuple[str, Array]]:
     at = 0
-    for name, dtype, shape in told:
+    for name, dtype, shape in described:
         if dtype not in _DTYPES or min(shape, default=0) < 0:
             raise ValueError(f"array {name!r} of {dtype!r}, shape {shape!r}")
         count = int(np.prod(shape, dtype=object))

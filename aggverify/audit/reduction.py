@@ -30,7 +30,7 @@ class Reduction:
     _hooked: set[int] = field(default_factory=set)
 
     def watch(self, out: Tensor) -> None:
-        """Hook the smallest parameters below it, each of a shape that no other has."""
+        """Watch the smallest parameters below it, each of a shape that no other has."""
         found = [p for p in _leaves(out) if p.numel() <= MOST]
         shapes = [tuple(p.shape) for p in found]
         for parameter, shape in zip(found, shapes, strict=True):
@@ -64,7 +64,7 @@ class Reduction:
 
 
 def _part(gradient: Any) -> Tensor:
-    """This rank's part of one that is a DTensor, as tensor parallelism's are."""
+    """Return the part on this rank of a DTensor, as tensor parallelism's are."""
     mine: Tensor = gradient.to_local() if hasattr(gradient, "to_local") else gradient
     return mine
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggverify.audit.pieces import Key, Piece, RecordShape, pieces, shape_of
 from aggverify.audit.records import Array, RankFile, Record
+from aggverify.audit.sample_pieces import Key, Piece, RecordShape, pieces, shape_of
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import DTYPES, Case
@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 
 @dataclass(frozen=True, slots=True)
 class ParallelDims:
-    """How the world is divided; what Megatron does not say, a person does."""
+    """How the world is divided; what Megatron does not declare, a person does."""
 
     world: int
     cp_size: int = 1
@@ -58,8 +58,11 @@ class MergedSample:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One optimizer step. ``case`` has the step's samples, and after them dummies and what stands
-    for a rank's empty micro-batches, fully masked; the mode is asked of ``step`` alone."""
+    """One optimizer step.
+
+    ``case`` has the step's samples, and after them dummies and what stands for a rank's empty
+    micro-batches, fully masked; the mode is asked of ``step`` alone.
+    """
 
     number: int
     step: Step
@@ -70,7 +73,7 @@ class RecordedStep:
     samples: tuple[MergedSample, ...]
     """In the case's order, dummies included."""
     counts: float | None
-    """The token counts that travelled beside the losses, of all ranks."""
+    """The token counts that travelled with the losses, of all ranks."""
     parts: int
     """How many ranks recorded anything of it."""
     terms: Mapping[str, Array] = field(default_factory=dict)
@@ -82,7 +85,7 @@ class RecordedStep:
         return frozenset(s.group for s in self.samples if s.group is not None and not s.dummy)
 
     def name(self, sample: int) -> str:
-        """A sample in the trainer's words."""
+        """Return a sample in the trainer's words."""
         if sample >= len(self.samples):
             return "nothing"
         one = self.samples[sample]
@@ -112,7 +115,10 @@ def merged(
     tp: int | None = None,
     pp: int | None = None,
 ) -> RecordedRun:
-    """The run; raises InputError for records of two runs, or sizes that do not divide its world."""
+    """Return the run.
+
+    Raises InputError for records of two runs, or sizes that do not divide its world.
+    """
     records = [record for file in files for record in file.records]
     if not records:
         raise InputError("the files hold no complete record: no backward pass came to its end")
@@ -247,8 +253,11 @@ def _put_together(every: Iterable[Piece], ranks: ParallelDims) -> Iterator[Merge
 
 
 def _whole(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> MergedSample:
-    """Tokens of all pieces in the order of their positions; where several ranks hold one, their
-    weights are added, unless all context-parallel ranks hold copies of what was gathered."""
+    """Tokens of all pieces in the order of their positions.
+
+    Where several ranks hold one, their weights are added, unless all context-parallel ranks hold
+    copies of what was gathered.
+    """
     where = np.concatenate(_positions(key, own, ranks))
     at, first, inverse, times = np.unique(
         where, return_index=True, return_inverse=True, return_counts=True
@@ -324,7 +333,7 @@ def _sample(one: MergedSample, rollout: int, group: int) -> Sample:
 def _cells(
     samples: Sequence[MergedSample], records: Sequence[Record], ranks: ParallelDims
 ) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
-    """Samples by data-parallel rank and micro-batch, and how many stand for empty ones."""
+    """Return samples by data-parallel rank and micro-batch, and how many stand for empty ones."""
     width = ranks.cp_size * ranks.tp_size
     shards = {
         r.head["rank"]: (r.head["rank"] // width) % ranks.dp_size for r in records

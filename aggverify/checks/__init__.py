@@ -40,7 +40,7 @@ from aggverify.checks import (
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.collectives import AGREEMENT, ISSUE_ALIKE
+from aggverify.checks.collectives import AGREEMENT, SAME_COLLECTIVES
 from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.errors import InputError, unknown
@@ -74,7 +74,7 @@ _ALL: list[Check] = [
     ratios.CHECK,
     paths.CHECK,
     compiled.CHECK,
-    ISSUE_ALIKE,
+    SAME_COLLECTIVES,
     AGREEMENT,
     logs.CHECK,
     masked_logs.LOGS,
@@ -98,7 +98,7 @@ before a layout dependence. A view that shows what is registered later."""
 
 
 def check(name: str) -> Check:
-    """The check of that name; raises InputError naming the accepted ones."""
+    """Return the check of that name; raises InputError naming the accepted ones."""
     for found in (*CHECKS, *installed()):
         if found.name == name:
             return found

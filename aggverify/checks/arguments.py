@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
-from aggverify.oracles.coincidence import tells_apart
+from aggverify.oracles.coincidence import distinguishes
 from aggverify.steps.case import Case
 
 CHANGED, IGNORED, ACCEPTED = "AGV502", "AGV503", "AGV504"
@@ -49,8 +49,10 @@ _LONG_ONES = 6
 
 
 def _stored(subject: Subject) -> Iterator[Case]:
-    """The usual ones and those where code branches, and some that are long in float32, which what
-    is made wide is already."""
+    """Yield the usual cases, those where code branches, and some that are long in float32.
+
+    What is made wide is long already.
+    """
     yield from with_branches(subject, _space, usual=20)
     if (own := _space(subject)) is not None and not subject.nonlinear:
         listed = filter(None, chain(around(own, subject.found.constants), long_and_sharded(own)))
@@ -88,7 +90,7 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
         if subject.convention.why_not(mode, subject.engine.name, subject.claim.claimed):
             continue  # never asked for under this engine
         divisor = DIVISOR if subject.divisor is None else subject.divisor
-        if not tells_apart(mine.case.step, both, divisor=divisor, policy=subject.policy):
+        if not distinguishes(mine.case.step, both, divisor=divisor, policy=subject.policy):
             continue
         if np.array_equal(mine.weights, other.weights):
             message = f"{subject.mode} and {mode} give the same weights, bit for bit"
@@ -97,7 +99,7 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 
 SWITCHES = ("token_mean", "sample_mean", "prompt_mean", "constant")
-"""Modes that conventions tell their candidates by name."""
+"""Modes that conventions pass to their candidates by name."""
 
 SWITCH = Check(
     name=SWITCHED,
@@ -110,7 +112,7 @@ SWITCH = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=6,
-    nothing_to_say="the mode is no argument, or one mode is claimed",
+    not_applicable="the mode is no argument, or one mode is claimed",
     of_weights=False,
 )
 
@@ -124,7 +126,7 @@ def _validating(subject: Subject) -> Space | None:
 
 
 def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """A misuse that came to anything but an exception, while the good call went well."""
+    """Return a misuse that came to anything but an exception, while the good call went well."""
     good, bad = executions
     if good.weights is None:
         return None

@@ -25,7 +25,7 @@ CODE = "AGV411"
 
 
 def space(subject: Subject) -> Space | None:
-    """A few ranks, so that every group has two members in some case."""
+    """Return a few ranks, so that every group has two members in some case."""
     found = spread(
         subject, dp=2, cp=2, micro_batches=2, min_world=2, max_world=min(4, subject.max_world)
     )
@@ -33,8 +33,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit what comes of it when results arrive as early as they may; nothing is said of
-    a reducer that does not give the same twice then, which other checks tell."""
+    """To the last bit the result when collectives complete as early as they may.
+
+    No judgement of a reducer that does not give the same twice then, which other checks report.
+    """
     first, early, late = executions
     if early.failure is not None or early.weights is None or not is_finite(early):
         return None
@@ -69,7 +71,7 @@ _MANY = 33
 
 
 def _stored(subject: Subject) -> Iterator[Case]:
-    """The usual ones, and one of many samples on all kinds of ranks."""
+    """Yield the usual ones, and one of many samples on all kinds of ranks."""
     own = space(subject)
     if own is None:
         return

@@ -32,7 +32,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The weights under the scaled loss, the scale taken out again, against those without."""
+    """Compare the weights under the scaled loss, the scale taken out again, with those without."""
     plain, scaled = executions
     if plain.weights is None or not is_finite(plain):
         return None

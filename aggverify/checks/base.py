@@ -80,7 +80,7 @@ COUNTS = "counts"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An aspect that has to be right, and what is said of a check where it is not."""
+    """An aspect that has to be right, and what is reported of a check where it is not."""
 
     aspect: str
     otherwise: str
@@ -91,7 +91,7 @@ EXACT_COUNTS = Need(COUNTS, "smaller counts are wrong already")
 
 
 def as_it_is(case: Case) -> Case:
-    """The case."""
+    """Return the case."""
     return case
 
 
@@ -133,10 +133,10 @@ class Check:
     before any are drawn."""
     on_branches: Callable[[Case], Case] | None = None
     """Where it is also judged, as long as nothing fails, on cases that together take every branch
-    of the reducer's code, each of which may have a mistake of its own: how such a case is brought
+    of the reducer's code, each of which may have its own mistake: how such a case is brought
     into its space."""
-    telling: Callable[[Subject], Iterable[Case]] | None = None
-    """Cases observed beside its stored ones when a finding is diagnosed."""
+    distinguishing_cases: Callable[[Subject], Iterable[Case]] | None = None
+    """Cases observed in addition to its stored ones when a finding is diagnosed."""
     of_calls: bool = False
     """Whether it is for functions that reduce no losses: it is run of them alone, and nothing else
     is."""
@@ -144,14 +144,14 @@ class Check:
     """Whether it costs so much that only ``--profile thorough`` runs it."""
     only_with: str = ""
     """The ``--step`` that alone asks for it, where it costs more than any profile should."""
-    nothing_to_say: str | None = None
+    not_applicable: str | None = None
     """Why there is nothing to check where the space is None; None: it is not claimed."""
     last: bool = False
     """Whether it is worth its cost only when nothing else failed; runs after all others."""
     establishes: Callable[[Subject, int], str] | None = None
     """What is proven when that many cases pass, for the verdict."""
     linear_only: bool = False
-    """Whether it says nothing about a non-linear objective."""
+    """Whether it has no meaning for a non-linear objective."""
     may_refuse: Callable[[Case], Set[int]] | None = None
     """Where a clear exception of the candidate's own is as good as the right result: the ranks that
     it must come from."""
@@ -160,13 +160,13 @@ class Check:
     as_found: bool = False
     """Whether its few cases are shown as they are: each other one costs too much."""
     compares_paths: bool = False
-    """Whether it needs another target beside the subject's, also to see its findings again."""
+    """Whether it needs another target next to the subject's, also to see its findings again."""
     judges_scalar: bool = False
     """Whether ``judge`` also compares the reported loss."""
     aspect: str = ""
     """What is known to be wrong once it fails: one of those below, or a person's own."""
     needs: tuple[Need, ...] = ()
-    """Aspects without which it says nothing new, the first that is wrong is named."""
+    """Aspects without which it reports nothing new, the first that is wrong is named."""
     alone_after: tuple[str, ...] = ()
     """Aspects; where one of them is wrong it is judged on one rank only."""
     of_weights: bool = True
@@ -176,7 +176,7 @@ class Check:
 
 
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
-    """The finding for a case the ranks could not finish, or None when they did."""
+    """Return the finding for a case the ranks could not finish, or None when they did."""
     fault = execution.failure
     if fault is None:
         return None

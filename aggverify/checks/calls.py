@@ -1,5 +1,4 @@
-"""T16 for functions that reduce no losses: each call is refused, or answered rightly, as it must
-be."""
+"""T16 for functions that reduce no losses: each call is refused or answered, as it must be."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.conventions.calls import Called, JudgedCall
+from aggverify.conventions.calls import JudgedCall, PerCallConvention
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
@@ -36,7 +35,7 @@ def space(subject: Subject) -> Space | None:
 
 def cases(subject: Subject) -> Iterator[Case]:
     """One rank, and as many as the convention calls on."""
-    assert isinstance(subject.convention, Called)
+    assert isinstance(subject.convention, PerCallConvention)
     for text, cells, cp in LAYOUTS if subject.convention.ranks > 1 else LAYOUTS[:1]:
         step = parse_step(text)
         yield Case(step, Layout(parse_micro_batches(cells), cp), plain_losses(step))
@@ -49,7 +48,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if failed is not None:
         return failed
     found = dict(ran.refusals)
-    assert isinstance(subject.convention, Called)
+    assert isinstance(subject.convention, PerCallConvention)
     wrong = [(call, text) for call in subject.convention.calls if (text := found.get(call.name))]
     mistaken = [f"{call.sentence}: {text}" for call, text in wrong if not call.refused]
     if mistaken:
@@ -57,9 +56,9 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     accepted = [call for call, _ in wrong]
     if not accepted:
         return None
-    told = "\n".join(f"accepted: {call.sentence}" for call in accepted[:MOST])
+    listed = "\n".join(f"accepted: {call.sentence}" for call in accepted[:MOST])
     more = len(accepted) - MOST
-    finding = _finding(ACCEPTED, subject, ran, told + f"\nand {more} more" * (more > 0))
+    finding = _finding(ACCEPTED, subject, ran, listed + f"\nand {more} more" * (more > 0))
     return replace(finding, signs=tuple(f"accepts {call.name}" for call in accepted))
 
 
@@ -67,15 +66,15 @@ def _finding(code: str, subject: Subject, ran: Execution, message: str) -> Findi
     return Finding(code, NAME, message, ran.case, subject.mode)
 
 
-def said(calls: Sequence[JudgedCall]) -> str:
+def summary(calls: Sequence[JudgedCall]) -> str:
     """How many of either kind."""
     refused = sum(call.refused for call in calls)
     return f"{refused} calls that must be refused and {len(calls) - refused} that must not"
 
 
 def _established(subject: Subject, cases: int) -> str:
-    assert isinstance(subject.convention, Called)
-    return said(list(subject.convention.calls))
+    assert isinstance(subject.convention, PerCallConvention)
+    return summary(list(subject.convention.calls))
 
 
 CHECK = Check(

@@ -29,7 +29,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def refused_cases(subject: Subject) -> Iterator[Case]:
-    """The smallest stored cases of what is refused although it was claimed."""
+    """Yield the smallest stored cases of what is refused although it was claimed."""
     wide = subject.knowing(refused=())
     kinds = spread(wide).cp_kinds
     stored = sorted((*hard_cases(), *grid(subject.max_world, kinds)), key=lambda case: case.size)
@@ -40,7 +40,7 @@ def refused_cases(subject: Subject) -> Iterator[Case]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """A refusal of a case that has something of what was claimed."""
+    """Return a refusal of a case that has something of what was claimed."""
     [execution] = executions
     for dimension in _claimed(subject, execution.case):
         words = refusal(execution, dimension.concerned(execution.case))
@@ -64,5 +64,5 @@ CHECK = Check(
     space=space,
     judge=judge,
     only=refused_cases,
-    nothing_to_say="refuses nothing that is claimed by name",
+    not_applicable="refuses nothing that is claimed by name",
 )

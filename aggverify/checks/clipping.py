@@ -1,5 +1,6 @@
-"""A training step clips the whole step's gradient, once: after all micro-batches and ranks, and
-after a scaler's factor is taken out.
+"""A training step clips the whole step's gradient, once.
+
+That is after all micro-batches and ranks, and after a scaler's factor is taken out.
 
 Gradients are made larger than any norm they are clipped at. On one rank with one micro-batch a clip
 by torch's ``clip_grad_norm_`` is known exactly, ``min(1, max_norm / (norm + 1e-6))``; everywhere
@@ -56,7 +57,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
     space = _space(subject)
     assert space is not None
     cases = [replace(case, dtype="float64") for case in hard(subject, space)]
-    # Several micro-batches first: what is clipped after each is told by them.
+    # Several micro-batches first: they show what is clipped after each.
     cases.sort(key=lambda case: (case.layout.num_microbatches == 1, case.size))
     yield from dict.fromkeys(cases[:_CASES])
 
@@ -110,7 +111,7 @@ def _bound(subject: Subject, case: Case) -> float:
 
 
 def _off(subject: Subject, case: Case, update: Weights, wanted: Weights) -> int | None:
-    """The token that is furthest from what is wanted, beyond rounding."""
+    """Return the token that is furthest from what is wanted, beyond rounding."""
     far = np.abs(update - wanted)
     wrong = ~(far <= _bound(subject, case) * np.abs(wanted))
     return (
@@ -153,9 +154,12 @@ Clip = Callable[[Weights], Weights]
 def _signs(
     case: Case, update: Weights, whole: Sequence[Fraction] | None, alone: Weights
 ) -> Iterator[str]:
-    """Which parts of the gradient are clipped: what would come of each of them at the norm that one
-    rank's update has, a rank's share as it is or times the number of ranks. Two of them where
-    shards are what ranks have; a factor of the layout where every token has the same one."""
+    """Yield which parts of the gradient are clipped.
+
+    By what would come of each of them at the norm that one rank's update has, a rank's share as it
+    is or times the number of ranks. Two of them where shards are what ranks have; a factor of the
+    layout where every token has the same one.
+    """
     most = float(np.linalg.norm(alone))
     if whole is None or not most:
         return
@@ -178,8 +182,8 @@ def _signs(
         each = sum(clip(times * mine(d, c, k)) for d, c in ranks for k in every)
         grown = sum(_grown(clip, [times * mine(d, c, k) for k in every]) for d, c in ranks)
         together = _grown(clip, [times * mine(None, None, k) for k in every])
-        told = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
-        for sign, foretold in (*told, (EACH_MICRO_BATCH, together)):
+        known_signs = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
+        for sign, foretold in (*known_signs, (EACH_MICRO_BATCH, together)):
             if not found and np.allclose(update * times, foretold, rtol=_NEAR, atol=0):
                 found = sign
     if found:
@@ -204,7 +208,7 @@ _NEAR = 1e-9
 
 
 def _grown(clip: Clip, parts: Sequence[Weights]) -> Weights:
-    """What has been added up so far, clipped after each."""
+    """Return what has been added up so far, clipped after each."""
     total = np.zeros_like(parts[0])
     for part in parts:
         total = clip(total + part)
@@ -222,7 +226,7 @@ CHECK = Check(
         Need(FORMULA, "the formula is wrong already"),
         Need(LAYOUT, "unclipped gradients depend on the layout already"),
     ),
-    nothing_to_say="only a whole training step clips",
+    not_applicable="only a whole training step clips",
     max_examples=12,
     linear_only=True,
 )

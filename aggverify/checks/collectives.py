@@ -1,4 +1,4 @@
-"""What ranks must do alike: issue the same collectives, and report copies of a loss alike."""
+"""All ranks must issue the same collectives, and report the same copies of a loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"
 CODE = "AGV405"
 _KINDS = ("blocked", "diverged", "disagree")
-"""Of failures: what ranks do that do not act alike."""
+"""Of failures: what ranks do that do not act in the same way."""
 
 
 def space(subject: Subject) -> Space | None:
@@ -29,7 +29,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The trace of every rank, group by group, as the world compares it; and what they agree on."""
+    """Return the trace of every rank, group by group, as the world compares it.
+
+    And what they agree on.
+    """
     [ran] = executions
     if ran.failure is None or ran.failure.kind not in _KINDS:
         return None
@@ -63,11 +66,11 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
 
 
 def _with_copies(case: Case) -> Case:
-    """A stored case with the shards of each sample gathered."""
+    """Return a stored case with the shards of each sample gathered."""
     return case.with_layout(replace(case.layout, cp_kind="gathered"))
 
 
-ISSUE_ALIKE = Check(
+SAME_COLLECTIVES = Check(
     name=SAME,
     title="every rank of a group issues the same collectives in the same order",
     space=space,

@@ -41,13 +41,13 @@ class Mismatch:
 
 
 def lowest_precision(subject: Subject, case: Case) -> str:
-    """The lowest precision on the path: the case's dtype or what the candidate computes in."""
+    """Return the lowest precision on the path: the case's dtype or the candidate's own."""
     return min(case.dtype, subject.computes_in, key=lambda name: PRECISIONS[name].p)
 
 
 @lru_cache(maxsize=64)
 def _relative(roundings: int, precision: str) -> float:
-    """A float just below the relative part of the weight bound, less one float64 rounding."""
+    """Return a float below the relative part of the weight bound, less one float64 rounding."""
     bound = weight_bound(Fraction(1), roundings, PRECISIONS[precision])
     return float(bound) * (1 - 2**-20) - 2**-53
 
@@ -75,7 +75,7 @@ def _rounded(weights: Sequence[Fraction]) -> Weights:
 def worst_weight(
     observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str
 ) -> Mismatch | None:
-    """The token whose weight is furthest beyond its bound, or None when all are within.
+    """Return the token whose weight is furthest beyond its bound, or None when all are within.
 
     Tokens whose weight is exactly 0 must be exactly 0 (of either sign).
     """
@@ -110,16 +110,20 @@ def worst_weight(
 
 
 def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_]) -> bool:
-    """Whether every weight is beyond its bound on the same side: rounding of what is added up
-    leaves some where they are."""
+    """Whether every weight is beyond its bound on the same side.
+
+    Rounding of what is added up leaves some where they are.
+    """
     kept = exact != 0
     sides = np.sign(observed[kept] - exact[kept])
     return not near[kept].any() and len(set(sides.tolist())) == 1
 
 
 def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
-    """All weights added up, and one addition for each place where they change: between two samples
-    a running sum has the difference of theirs."""
+    """Add up all weights, with one addition for each place where they change.
+
+    Between two samples a running sum has the difference of theirs.
+    """
     total = Fraction(float(np.abs(weights).sum()))
     changes = int(np.count_nonzero(np.diff(weights)))
     return scalar_bound(total, changes, roundings, PRECISIONS[precision])
@@ -130,8 +134,10 @@ MOST_LOST = Fraction(1, 8)
 
 
 def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
-    """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose: the bound
-    of a long one says nothing."""
+    """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose.
+
+    The bound of a long one is vacuous.
+    """
     kept = [x for x in case.losses if x]
     one_sign = all(x > 0 for x in kept) or all(x < 0 for x in kept)
     return case.dtype in LOW and one_sign and abs(value - exact) > MOST_LOST * abs(exact)
@@ -140,8 +146,9 @@ def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
 def scalar_mismatch(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
-    """Whether the reported scalar is further from sum(w*l) than rounding can explain, and from what
-    a loss of log-probabilities may report instead.
+    """Whether the reported scalar is further from sum(w*l) than rounding can explain.
+
+    And from what a loss of log-probabilities may report instead.
 
     Only terms that are not 0 count as additions: adding zeros is exact.
     """

@@ -73,7 +73,7 @@ CHECK = Check(
     variants=lambda case: (case, RunSpec(case, where=COMPILED)),
     judge=_judge,
     only=_handful,
-    nothing_to_say="nothing was given to torch.compile, or all of it is compiled",
+    not_applicable="nothing was given to torch.compile, or all of it is compiled",
     waits_for="torch.compile compiles a few steps, on 1 rank and on 2",
     as_found=True,
 )

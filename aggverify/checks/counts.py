@@ -54,7 +54,7 @@ def space(subject: Subject) -> Space:
 
 
 def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Weights only: at this length the scalar's own bound says little."""
+    """Weights only: at this length the scalar's own bound is too wide."""
     failed = failure_finding(name, subject, executions[0])
     case, weights = executions[0].case, executions[0].weights
     if failed is not None or weights is None:
@@ -111,9 +111,12 @@ def _overflows(step: Step) -> bool:
 def _rounded(
     subject: Subject, executions: Sequence[Execution], token: int, expected: Sequence[Fraction]
 ) -> bool:
-    """Whether arithmetic in few bits has made it: a little is missing, of all tokens of the
-    response. What leaves tokens out, or weighs some of one response otherwise, does not count; nor
-    does what is wrong of float64 losses as well, by a number that has more bits."""
+    """Whether arithmetic in few bits has made it.
+
+    Then a little is missing, of all tokens of the response. What leaves tokens out, or weighs some
+    of one response otherwise, does not count; nor does what is wrong of float64 losses as well, by
+    a number that has more bits.
+    """
     case, weights = executions[0].case, executions[0].weights
     assert weights is not None
     seen, right = float(weights[token]), expected[token]
@@ -152,7 +155,7 @@ def _and_in_double(case: Case) -> tuple[Case, ...]:
 
 
 def _counts(case: Case) -> Iterator[tuple[str, list[int]]]:
-    """The unmasked tokens of the step, of prompt groups and of rollouts."""
+    """Yield the unmasked tokens of the step, of prompt groups and of rollouts."""
     step, starts = case.step, case.step.offsets
     own = [
         np.flatnonzero(np.frombuffer(sample.loss_mask, np.uint8)) + starts[i]
@@ -173,8 +176,8 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
         yield f"a sequential {name} accumulator stalls", min(count, 1 << p)
 
 
-def _telling(subject: Subject) -> tuple[Case, ...]:
-    """Which lengths are counted rightly tells one 16-bit format from the other."""
+def _distinguishing_cases(subject: Subject) -> tuple[Case, ...]:
+    """Return cases whose lengths, counted rightly, distinguish one 16-bit format from the other."""
     if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
     steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]
@@ -191,7 +194,7 @@ CHECK = Check(
     project=lambda case: case.trivial,
     aspect=COUNTS,
     needs=(RIGHT_FORMULA,),
-    telling=_telling,
+    distinguishing_cases=_distinguishing_cases,
     max_examples=24,
     linear_only=True,
 )

@@ -44,7 +44,7 @@ def _remembered(case: Case) -> tuple[RunSpec, ...]:
 
 
 def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
-    """What ranks may have run before, in words and as a run spec."""
+    """Yield what ranks may have run before, in words and as a run spec."""
     if case.step == LONG_STEP:
         small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
         for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):
@@ -62,9 +62,11 @@ def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _regrouped(case: Case) -> tuple[Case, ...]:
-    """The step with all samples of a rank in one micro-batch, or in two where they are and every
-    rank has two: the number of micro-batches is all of a layout that differs from one step of a
-    trainer to the next."""
+    """Return the step with all samples of a rank in one micro-batch.
+
+    Or in two where they are and every rank has two: the number of micro-batches is all of a layout
+    that differs from one step of a trainer to the next.
+    """
     cells = [tuple(chain.from_iterable(rank)) for rank in case.layout.micro_batches]
     one = tuple((cell,) for cell in cells)
     two = tuple((cell[: len(cell) // 2], cell[len(cell) // 2 :]) for cell in cells)
@@ -75,10 +77,12 @@ def _regrouped(case: Case) -> tuple[Case, ...]:
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
-    """Steps that share much with this one, so that no key but the right one tells them apart:
-    other lengths, masks (with the same counts, too), groups, another number of samples where one
-    rank has them all. First and last differ in all counts: they are what a reducer with a single
-    memory holds."""
+    """Return steps that share much with this one, so that only the right key distinguishes them.
+
+    They have other lengths, masks (with the same counts, too), groups, another number of samples
+    where one rank has them all. First and last differ in all counts: they are what a reducer with a
+    single memory holds.
+    """
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
     turned = [replace(s, loss_mask=s.loss_mask[1:] + s.loss_mask[:1]) for s in samples]
@@ -126,8 +130,10 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 
 def flaky(subject: Subject, check: str, executions: Sequence[Execution]) -> Finding | None:
-    """Where some runs of one step pass and others raise or end a rank; not where they only take too
-    long, or were ended from outside, which a busy machine does."""
+    """Where some runs of one step pass and others raise or end a rank.
+
+    Not where they only take too long, or were ended from outside, which a busy machine does.
+    """
     failed = [(e.case, e.failure) for e in executions if is_flaky(e.failure)]
     if not failed or all(e.weights is None for e in executions):
         return None
@@ -142,7 +148,7 @@ def is_flaky(fault: Fault | None) -> TypeGuard[Fault]:
 
 
 def flaky_finding(finding: Finding, failed: int, runs: int) -> Finding:
-    """What is known of a failure that does not always come: how often it did."""
+    """Return what is known of a failure that does not always come: how often it did."""
     message = f"{failed} of {runs} runs of this step failed: {finding.message}"
     return replace(finding, code=FLAKY, message=message)
 
@@ -151,8 +157,7 @@ EARLIER = "a count over earlier steps"
 
 
 def _one_part(first: Execution, again: Execution) -> bool:
-    """Whether all weights are one half, one third, ... of what they were: the same step counted so
-    often."""
+    """Whether all weights are one half, one third, ... of before: the step counted so often."""
     if first.weights is None or again.weights is None or not again.weights.any():
         return False
     times = round(float(abs(first.weights).sum() / abs(again.weights).sum()))
@@ -179,10 +184,12 @@ _COUNTS: tuple[Callable[[Step], int], ...] = (
 
 
 def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
-    """Whether a count covers earlier steps too: all weights are those of this step times its count
-    over that of this and the last so many together, or over the mean of this and the last. In
-    ``new`` ranks the steps before are all there were; what a count of the first or last alone
-    gives is told apart."""
+    """Whether a count covers earlier steps too.
+
+    All weights are those of this step times its count over that of this and the last so many
+    together, or over the mean of this and the last. In ``new`` ranks the steps before are all there
+    were; what a count of the first or last alone gives is distinguished.
+    """
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
     counts = [[count(step) for step in steps] for count in _COUNTS]
     by_last = {Fraction(c[0], c[1]) for c in counts if c[1]} | {Fraction(1)}
@@ -211,7 +218,10 @@ _ROUNDED = 2.0**-20
 
 
 def _difference(one: Execution, two: Execution) -> str | None:
-    """The first bit that differs; None also when either did not finish, which others tell."""
+    """Return the first bit that differs.
+
+    None also when either did not finish, which other checks report.
+    """
     if one.weights is None or two.weights is None:
         return None
     same = (one.weights == two.weights) | (np.isnan(one.weights) & np.isnan(two.weights))
@@ -246,7 +256,7 @@ def _folded(case: Case) -> Case:
 
 
 def _with_holes(case: Case) -> Case:
-    """The same, and a hole in every longer response: only then is a turned mask another one."""
+    """Put a hole in every longer response: only then is a turned mask another one."""
     samples = (
         replace(s, loss_mask=_holed(s.loss_mask)) if s.response_length > _SHORT else s
         for s in case.step.samples

@@ -40,12 +40,12 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def variants(case: Case) -> tuple[Case, ...]:
-    """The step on one rank, and as laid out."""
+    """Return the step on one rank, and as laid out."""
     return (case.trivial, case)
 
 
 def project(case: Case) -> Case:
-    """A stored case with its first sample fully masked."""
+    """Return a stored case with its first sample fully masked."""
     first, *others = case.step.samples
     blank = replace(first, loss_mask=bytes(first.response_length))
     return replace(case, step=Step((blank, *others)))

@@ -20,7 +20,7 @@ CODE = "AGV204"
 
 
 def boxes(subject: Subject) -> tuple[Box, ...]:
-    """What is enumerated for these claims."""
+    """Return what is enumerated for these claims."""
     kinds = cp_kinds(subject)
     ranks = min(4, subject.max_world)
     plain = Box(samples=3, tokens=3, ranks=ranks, cp_kinds=kinds[:1])
@@ -29,8 +29,10 @@ def boxes(subject: Subject) -> tuple[Box, ...]:
 
 
 def space(subject: Subject) -> Space | None:
-    """All layouts the subject can be given, fully masked units included; None where a micro-batch
-    alone has more samples than are enumerated."""
+    """All layouts the subject can be given, fully masked units included.
+
+    None where a micro-batch alone has more samples than are enumerated.
+    """
     if subject.rows is not None and subject.rows > min(box.samples for box in boxes(subject)):
         return None
     return spread(subject, min_units=1, empty_samples=True)
@@ -71,7 +73,7 @@ def judge_any(
 
 
 def established(subject: Subject, cases: int) -> str:
-    """What a full pass proves."""
+    """Return what a full pass proves."""
     listed = "; ".join(map(str, boxes(subject)))
     return (
         f"verified for all {cases:,} steps and layouts of {listed} (prompts of one token, float64, "

@@ -17,8 +17,10 @@ CODES = ("AGV101", "AGV103")
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Oracle agreement of the weights; the reported loss is a check of its own, but for an
-    objective that is not linear."""
+    """Oracle agreement of the weights.
+
+    The reported loss has its own check, but for an objective that is not linear.
+    """
     found = judge_formula(NAME, CODES, subject, executions[0])
     return judge_objective(NAME, subject, executions[0]) if found is None else found
 

@@ -21,7 +21,7 @@ CODE = "AGV206"
 
 def space(subject: Subject) -> Space | None:
     """Unequal prompt groups, one of them in more than one micro-batch or rank."""
-    # What it refuses is still run: of some it may say nothing.
+    # What it refuses is still run: it may refuse only some of these.
     features = subject.features | {r.feature for r in subject.refused}
     if subject.claim.group_size or "straddling-groups" not in features:
         return None

@@ -23,8 +23,10 @@ def is_finite(execution: Execution) -> bool:
 def judge_elsewhere(
     found: Finding, subject: Subject, here: Execution, there: Execution, where: str
 ) -> Finding | None:
-    """Weights of the same code run in another way, each side with its own roundings. ``here`` came
-    to finite ones; ``found`` has no message yet; ``where``: after "only"."""
+    """Weights of the same code run in another way, each side with its own roundings.
+
+    ``here`` came to finite ones; ``found`` has no message yet; ``where``: after "only".
+    """
     if there.failure is not None:
         message = f"only {where}: {there.failure.message}"
         return replace(found, message=message, fault=there.failure)
@@ -69,7 +71,7 @@ def judge_formula(
 def judge_spread(
     check: str, code: str, subject: Subject, executions: Sequence[Execution]
 ) -> Finding | None:
-    """As laid out, with any control before it; where that is wrong, another check says so."""
+    """As laid out, with any control before it; where that is wrong, another check reports it."""
     *control, spread = executions
     if not all(map(is_finite, control)):
         return None
@@ -82,8 +84,10 @@ def judge_spread(
 def judge_layout(
     check: str, code: str, subject: Subject, control: Sequence[Execution], spread: Execution
 ) -> Finding | None:
-    """Compare with the oracle, unless the control (the trivial layout) already differs from it:
-    then with the control."""
+    """Compare with the oracle, or with the control if that already differs from the oracle.
+
+    The control is the trivial layout.
+    """
     assert spread.weights is not None
     if subject.nonlinear:
         return judge_two(check, code, subject, control[0], spread)

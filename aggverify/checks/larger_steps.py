@@ -2,7 +2,7 @@
 
 The first of two data-parallel ranks is run by itself, and one more prompt of one rollout is counted
 that the other has; so a count may be as large as in training, where 32 bits overflow. A reducer
-that asks the other rank, as its trace tells, counts for itself: nothing is said of it.
+that asks the other rank, as its trace shows, counts for itself: it is not judged.
 """
 
 from __future__ import annotations
@@ -76,8 +76,11 @@ def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Within what float32 makes of a count: that it cannot hold one token more is told elsewhere,
-    and so is what the candidate does not get through or weighs wrongly whatever the count."""
+    """Judge weights within what float32 makes of a count.
+
+    That it cannot hold one token more is reported elsewhere, and so is what the candidate does not
+    get through or weighs wrongly whatever the count.
+    """
     case, few, *larger = executions
     if _judged(subject, few, FEW) is not None:
         return None
@@ -90,7 +93,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | None:
     case = execution.case
-    expected = beside(subject, case.step, tokens)
+    expected = weights_with_prompt(subject, case.step, tokens)
     if execution.weights is None or execution.communicates or expected is None:
         return None
     mine = [rank == 0 for rank, _, _ in token_owner(case.step, case.layout)]
@@ -115,8 +118,10 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
 
 
 def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> bool:
-    """Whether a wrong weight is divided by what a type makes of a count: of all tokens, or of the
-    other rank's."""
+    """Whether a wrong weight is divided by what a type makes of a count.
+
+    The count is of all tokens, or of the other rank's.
+    """
     if not expected:
         return False  # masked: no count gives it a weight
     if not weight or not math.isfinite(weight):
@@ -132,9 +137,12 @@ def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> 
     return any(abs(used - count) <= own + 1 + _NEAR * abs(count) for count in each)
 
 
-def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
-    """The weights of a step's tokens beside one more prompt of so many: what they are divided by
-    grows by the same with each, as with the first ones; None where it does not."""
+def weights_with_prompt(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
+    """Return the weights of a step's tokens with one more prompt of so many.
+
+    What they are divided by grows by the same with each, as with the first ones; None where it does
+    not.
+    """
     one, two, three = (_with(subject, step, count) for count in (1, 2, 3))
     if one is None or two is None or three is None:
         return None

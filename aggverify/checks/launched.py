@@ -1,4 +1,4 @@
-"""Ranks that are launched, each an interpreter of its own, give what forks of one give."""
+"""Ranks that are launched, each with its own interpreter, give what forks of one give."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CHECK = Check(
     variants=lambda case: (RunSpec(case, alone=True), RunSpec(case, where=LAUNCHED)),
     judge=_judge,
     only=_handful,
-    nothing_to_say="its code asks nothing that a launch decides",
+    not_applicable="its code asks nothing that a launch decides",
     waits_for="ranks are launched, each with its own interpreter",
     as_found=True,
     last=True,

@@ -16,8 +16,10 @@ from aggverify.steps.layouts import Layout
 
 
 def _merged(layout: Layout, *, dp: bool, cp: bool, micro_batches: bool) -> Layout:
-    """Keep the named dimensions of a layout, fold the others into one, samples ascending: their
-    order is another check's."""
+    """Keep the named dimensions of a layout, fold the others into one, samples ascending.
+
+    Their order is another check's.
+    """
     cells = layout.micro_batches
     if not micro_batches:
         cells = tuple((tuple(sorted(chain.from_iterable(rank))),) for rank in cells)

@@ -35,7 +35,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def variants(case: Case) -> tuple[Case | RunSpec, ...]:
-    """The case; other losses of both signs; those scaled; some of them zero, and all."""
+    """Return the case; other losses of both signs; those scaled; some of them zero, and all."""
     other = tuple((-1) ** t * (7 * t + 3) / 16 for t in range(len(case.losses)))
     scaled = [case.with_losses(tuple(c * x for x in other)) for c in SCALES]
     first = range(case.step.samples[0].response_length)
@@ -70,7 +70,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _as_shown(subject: Subject, first: Execution, some: Execution) -> Execution:
-    """The execution with the weights that losses of 0 do not show as they were."""
+    """Return the execution with the weights that losses of 0 do not show as they were."""
     if not subject.hides_zeros:
         return some
     assert first.weights is not None and some.weights is not None
@@ -99,8 +99,11 @@ def _weights_differ(subject: Subject, first: Execution, other: Execution) -> Fin
 def _not_scaled(
     subject: Subject, one: Execution, scaled: Execution, scale: float
 ) -> Finding | None:
-    """Both values carry roundings of their own: each may be off by its bound. Where a loss may also
-    report log-probabilities, which do not scale, the reported value is for T12 to judge."""
+    """Both values carry roundings of their own: each may be off by its bound.
+
+    Where a loss may also report log-probabilities, which do not scale, the reported value is for
+    T12 to judge.
+    """
     if one.value is None or scaled.value is None or scaled.weights is None:
         return None
     if subject.reports_instead(one.case) is not None:

@@ -26,8 +26,10 @@ Numbers = Sequence[Sequence[tuple[float, ...]]]
 
 
 def variants(case: Case) -> tuple[Case, ...]:
-    """One rank, the layout, and one rank with other losses. All of one sign: no sum of them is
-    smaller than what is added."""
+    """One rank, the layout, and one rank with other losses.
+
+    All of one sign: no sum of them is smaller than what is added.
+    """
     some, others = (
         tuple(sign * ((7 * t) % 11 + 1) / 16 for t in range(len(case.losses))) for sign in (1, -2)
     )
@@ -38,16 +40,18 @@ def variants(case: Case) -> tuple[Case, ...]:
 def judge(
     check: str, subject: Subject, case: Case, executions: Sequence[Execution]
 ) -> Finding | None:
-    """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
-    change with the losses say something of the layout itself, and those that are alike everywhere
-    are of the whole step: both may be what they are. ``case``: whose variants these are; it is what
-    finds them again."""
+    """Return what is merged of one rank's numbers against what is merged of the layout's.
+
+    Keys that do not change with the losses describe the layout itself, and those that are the same
+    everywhere are of the whole step: both may be what they are. ``case``: whose variants these are;
+    it is what finds them again.
+    """
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
     for key, alone in one.items():
         if key not in spread or alone == other.get(key):
             continue
-        if not own and _alike(spread[key]):
+        if not own and _all_equal(spread[key]):
             continue
         was, now = (merged(subject, e, key, each) for e, each in zip(
             executions, (alone, spread[key]), strict=False
@@ -67,9 +71,11 @@ def judge(
 def _signs(
     subject: Subject, ran: Execution, key: str, numbers: Numbers, was: MergedKey
 ) -> tuple[str, ...]:
-    """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
-    over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
-    samples on each of their ranks."""
+    """Whether what each rank logs of a micro-batch is its own mean.
+
+    Weighed by what each is a mean over, they are what one rank logs. A sum with its count is no
+    mean; that count may be of whole samples on each of their ranks.
+    """
     pairs = [n for each in numbers for n in each if len(n) > 1]
     if pairs and ran.case.layout.cp_size > 1:
         shared = [[(n[0], n[1] / ran.case.layout.cp_size) for n in each] for each in numbers]
@@ -100,7 +106,7 @@ def _signs(
 
 
 def numbers_of(ran: Execution) -> Mapping[str, Numbers]:
-    """Keys with their numbers; none where logs have faults or differ, which is told first."""
+    """Keys with their numbers; none where logs have faults or differ, which is reported first."""
     read = [[dict(log) for log in logs if isinstance(log, tuple)] for logs in ran.logs]
     first = next((log for logs in read for log in logs), {})
     if any(log.keys() != first.keys() for logs in read for log in logs):
@@ -115,7 +121,7 @@ def _merged_by_its_own(ran: Execution) -> Mapping[str, Numbers]:
     return {key: [[numbers]] for key, numbers in merged_logs.merged(ran).items()}
 
 
-def _alike(numbers: Numbers) -> bool:
+def _all_equal(numbers: Numbers) -> bool:
     flat = [n for rank in numbers for n in rank]
     return len(flat) > 1 and len(set(flat)) == 1
 
@@ -133,7 +139,10 @@ class MergedKey:
 
 
 def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> MergedKey | None:
-    """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
+    """Merge numbers of a key; None if not finite.
+
+    A scalar is reduced as the loss is, a pair is a sum over a count.
+    """
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
         return None

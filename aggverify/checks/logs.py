@@ -76,8 +76,10 @@ def _objective(
 
 
 def space(subject: Subject) -> Space | None:
-    """Small layouts, fully masked samples included; only where there are logs. One call, where
-    those of several are not merged."""
+    """Small layouts, fully masked samples included; only where there are logs.
+
+    One call, where those of several are not merged.
+    """
     if not subject.returns_logs:
         return None
     world = min(4, subject.max_world)
@@ -88,8 +90,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """First whether the logs can be merged, then what they say of the objective, then whether every
-    key is the same in every layout."""
+    """Judge whether logs can be merged, then how they differ from the objective.
+
+    Then whether every key is the same in every layout.
+    """
     ran, *for_keys = executions
     found = _of_the_objective(subject, ran, for_keys)
     # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
@@ -100,7 +104,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _of_the_objective(
     subject: Subject, ran: Execution, others: Sequence[Execution]
 ) -> Finding | None:
-    """``others``: the same reducer's on other cases, by which it is told what is logged instead."""
+    """``others``: the same reducer's on other cases, which show what is logged instead."""
     if not ran.logs:
         return None
     own = merged_logs.applies(subject)
@@ -138,14 +142,17 @@ def _of_the_objective(
 
 
 def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
-    """What is logged, merged as its trainer does; None where it is not finite."""
+    """Return what is logged, merged as its trainer does; None where it is not finite."""
     own = merged_logs.applies(subject)
     return merged_logs.value(ran, key) if own else _merged(subject, ran, key)
 
 
 def _rescaled(subject: Subject, key: str, ran: Sequence[Execution], *, pair: bool) -> Iterator[str]:
-    """What all of these together show: the logged value is the scalar times one number, or times
-    the same sizes of every layout; a mean over another count does not change with the losses."""
+    """Yield what all of these together show.
+
+    The logged value is the scalar times one number, or times the same sizes of every layout; a mean
+    over another count does not change with the losses.
+    """
     ratios = [_ratio(subject, each, key) for each in ran]
     seen = [(each.case, ratio) for each, ratio in zip(ran, ratios, strict=True) if ratio]
     values = {ratio for _, ratio in seen}
@@ -180,8 +187,10 @@ def _size(layout: Layout, name: str) -> Fraction:
 
 
 def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
-    """Whether it is the mode's scalar: then the log is right and the update is wrong, which the
-    checks of weights say."""
+    """Whether it is the mode's scalar.
+
+    Then the log is right and the update is wrong, which the checks of weights report.
+    """
     right = subject.expected(ran.case.step)
     return right is not None and _objective(subject, ran.case, right, "float32").is_met(value)
 
@@ -192,7 +201,7 @@ def _placed(ran: Execution) -> list[tuple[str, Log]]:
 
 
 def _malformed(ran: Execution) -> str | None:
-    """What keeps these logs from being merged key by key, in the order of the first."""
+    """Return what keeps these logs from being merged key by key, in the order of the first."""
     flat = _placed(ran)
     for where, log in flat:
         if isinstance(log, str):
@@ -221,31 +230,33 @@ def _has(key: str, ran: Execution) -> bool:
 
 
 def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
-    """The merged value of the objective's key, None when it is not finite."""
+    """Return the merged value of the objective's key, None when it is not finite."""
     numbers = [[dict(log)[key] for log in logs if isinstance(log, tuple)] for logs in ran.logs]
     found = logged_keys.merged(subject, ran, key, numbers)
     return None if found is None else found.value
 
 
 def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
-    """What the numbers of ranks and micro-batches are instead of those of their own losses, "" for
-    nothing that is known."""
+    """Return what ranks' and micro-batches' numbers are instead of those of their own losses.
+
+    It is "" for nothing that is known.
+    """
     numbers = logged_keys.numbers_of(ran).get(key, ())
     if len({len(n) for rank in numbers for n in rank}) != 1:
         return ""
-    said, own = _by_cell(ran, numbers)
+    logged, own = _by_cell(ran, numbers)
     alone = _by_rank(ran, numbers)
-    if any(share and not any(said) for said, share in alone) and any(any(n) for n, _ in alone):
+    if any(share and not any(logged) for logged, share in alone) and any(any(n) for n, _ in alone):
         return PART_SILENT
     none = (0.0,) * len(numbers[0][0])
     grown = [[_less(*two) for two in pairwise((none, *rank))] for rank in numbers]
     found = logged_keys.merged(subject, ran, key, grown)
     if found is None or not wanted.is_met(found.value):
         return ""
-    # Where every micro-batch says its own share, times a number, nothing has grown.
-    total, all_said = sum(own.values()), sum(each[0] for each in said.values())
-    apart = max(abs(said[cell][0] * total - own[cell] * all_said) for cell in own)
-    return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_said) + abs(total)) else ""
+    # Where every micro-batch logs its own share, times a number, nothing has grown.
+    total, all_logged = sum(own.values()), sum(each[0] for each in logged.values())
+    apart = max(abs(logged[cell][0] * total - own[cell] * all_logged) for cell in own)
+    return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_logged) + abs(total)) else ""
 
 
 Cells = dict[tuple[int, int], tuple[float, ...]]
@@ -255,8 +266,10 @@ Cells = dict[tuple[int, int], tuple[float, ...]]
 def _by_cell(
     ran: Execution, numbers: logged_keys.Numbers
 ) -> tuple[Cells, dict[tuple[int, int], float]]:
-    """What is logged there, added up over context-parallel ranks, and its share of the
-    objective."""
+    """Return what is logged there, added up over context-parallel ranks, and its share.
+
+    That is its share of the objective.
+    """
     assert ran.weights is not None
     layout = ran.case.layout
     cells = [(dp, k) for dp, k, _ in layout.cells()]
@@ -266,17 +279,19 @@ def _by_cell(
         own[dp, k] += weight * loss if weight else 0.0
     ranks = range(layout.cp_size)
     columns = ((numbers[dp * layout.cp_size + c][k] for c in ranks) for dp, k in cells)
-    said = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
-    return dict(zip(cells, said, strict=True)), own
+    logged = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
+    return dict(zip(cells, logged, strict=True)), own
 
 
 def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[float, ...], float]]:
-    """What every rank logs of each micro-batch, and its own share of the objective; of copies, what
-    all of them log and the whole share."""
+    """Return what every rank logs of each micro-batch, and its own share of the objective.
+
+    Of copies, what all of them log and the whole share.
+    """
     layout = ran.case.layout
     if layout.cp_kind == "gathered" and layout.cp_size > 1:
-        said, own = _by_cell(ran, numbers)
-        return [(said[cell], own[cell]) for cell in own]
+        logged, own = _by_cell(ran, numbers)
+        return [(logged[cell], own[cell]) for cell in own]
     assert ran.weights is not None
     shares = dict.fromkeys(
         ((d, c, k) for d, k, _ in layout.cells() for c in range(layout.cp_size)), 0.0
@@ -308,7 +323,7 @@ def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
 
 
 def _stored(subject: Subject) -> Iterator[Case]:
-    """What every check begins with, and sums of many terms."""
+    """Yield what every check begins with, and sums of many terms."""
     kinds = cp_kinds(subject) or ("zigzag",)
     usual = (*hard_cases(), *grid(subject.max_world, kinds))
     yield from usual
@@ -332,7 +347,7 @@ CHECK = Check(
     judge=judge,
     max_examples=40,
     on_branches=as_it_is,
-    nothing_to_say="returns no log",
+    not_applicable="returns no log",
     of_weights=False,
     linear_only=True,
 )

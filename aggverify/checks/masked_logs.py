@@ -33,12 +33,12 @@ def _term_space(subject: Subject) -> Space | None:
 
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
-    """The clean step twice, then huge values behind the mask, then NaN and infinities."""
+    """Return the clean step twice, then huge values behind the mask, then NaN and infinities."""
     return RunSpec(case), RunSpec(case, alone=True), RunSpec(huge(case)), RunSpec(poisoned(case))
 
 
 def _of_a_term(case: Case) -> tuple[RunSpec, ...]:
-    """The same of one term, which the step's size picks, with everything else 0."""
+    """Return the same of one term, which the step's size picks, with everything else 0."""
     return tuple(replace(spec, term=_picked(case)) for spec in _variants(case))
 
 
@@ -47,7 +47,7 @@ def _picked(case: Case) -> int:
 
 
 def _judge_logged(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Where the update itself is changed, other checks say so."""
+    """Where the update itself is changed, other checks report it."""
     clean, again, *dirty = executions
     if not is_finite(clean):
         return None
@@ -78,7 +78,7 @@ def _judge_terms(subject: Subject, executions: Sequence[Execution]) -> Finding |
 def _in_a_log(
     check: str, code: str, subject: Subject, ran: tuple[Execution, Execution, Execution]
 ) -> Finding | None:
-    """The first key that is another one than in the clean run, which itself is the same twice."""
+    """Find the first key that is another one than in the clean run, run twice with one result."""
     clean, again, dirty = map(_numbers, ran)
     poison = ran[2].case
     values = sorted({str(poison.losses[t]) for t in poison.masked_tokens()})
@@ -137,7 +137,7 @@ LOGS = _check(
     space=_logged_space,
     variants=_variants,
     judge=_judge_logged,
-    nothing_to_say="returns no log",
+    not_applicable="returns no log",
 )
 OF_TERMS = _check(
     TERMS,
@@ -146,5 +146,5 @@ OF_TERMS = _check(
     space=_term_space,
     variants=_of_a_term,
     judge=_judge_terms,
-    nothing_to_say="the reducer takes no per-token inputs except the losses",
+    not_applicable="the reducer takes no per-token inputs except the losses",
 )

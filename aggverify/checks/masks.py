@@ -25,8 +25,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def with_holes(case: Case) -> Case:
-    """Every response of three tokens or more loses its middle one, of two its last; in every other
-    case by rejection, so that there are stored cases for either."""
+    """Every response of three tokens or more loses its middle one, of two its last.
+
+    In every other case by rejection, so that there are stored cases for either.
+    """
     rejects = case.step.num_response_tokens % 2 == 1
     samples = (_with_hole(s, rejects=rejects) for s in case.step.samples)
     return replace(case, step=Step(tuple(samples)))
@@ -49,7 +51,7 @@ CHECK = Check(
     project=with_holes,
     needs=(RIGHT_FORMULA,),
     alone_after=(LAYOUT,),
-    nothing_to_say="judged by an oracle only: what is masked may still be content",
+    not_applicable="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,
 )

@@ -1,5 +1,8 @@
-"""Logs that the trainer's own function has merged, in every rank: what an adapter's ``merge_logs``
-returns is noted with a rank's last micro-batch, and nothing with the others."""
+"""Logs that the trainer's own function has merged, in every rank.
+
+What an adapter's ``merge_logs`` returns is noted with a rank's last micro-batch, and nothing with
+the others.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def merged(ran: Execution) -> Mapping[str, tuple[float, ...]]:
 
 
 def objective(ran: Execution) -> str | None:
-    """The key that must be the step scalar: ``loss``, or ``train/loss``."""
+    """Return the key that must be the step scalar: ``loss``, or ``train/loss``."""
     return next((key for key in merged(ran) if key.rpartition("/")[2] == _OBJECTIVE), None)
 
 
@@ -37,7 +40,7 @@ def value(ran: Execution, key: str) -> Fraction | None:
 
 
 def malformed(ran: Execution) -> str | None:
-    """What is wrong with what was returned."""
+    """Return what is wrong with what was returned."""
     faults = (
         f"rank {r}, merged: {log}"
         for r, logs in enumerate(ran.logs)

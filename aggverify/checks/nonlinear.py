@@ -28,8 +28,11 @@ SELECTION = "AGV212"
 
 
 def _scale(alone: Execution, kept: Bits) -> Fraction:
-    """The largest entry of a gradient, or |value| over the sum of the inputs' sizes, which is no
-    more of what is linear: entries may be what is left of terms of that size that cancel."""
+    """Return the largest entry of a gradient, or |value| over the sum of the inputs' sizes.
+
+    Which is no more of what is linear: entries may be what is left of terms of that size that
+    cancel.
+    """
     assert alone.weights is not None
     largest = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
     inputs = float(np.abs(np.array(alone.case.losses))[kept].sum())
@@ -64,7 +67,10 @@ def judge_two(
     spread: Execution,
     near: Fraction = BOUND,
 ) -> Finding | None:
-    """The gradient, then the value, of the step on one rank and as laid out; ``near``: relative."""
+    """Return the gradient, then the value, of the step on one rank and as laid out.
+
+    ``near``: relative.
+    """
     assert alone.weights is not None and spread.weights is not None
     known = CODES[CODES[code].if_nonlinear or code]
     flat = np.frombuffer(b"".join(s.loss_mask for s in alone.case.step.samples), dtype=np.uint8)
@@ -102,7 +108,7 @@ def _value(
     expected: Sequence[Fraction],
     near: Fraction,
 ) -> Finding | None:
-    """``alone.value`` None says that it is another check's to find."""
+    """Where ``alone.value`` is None another check finds it."""
     if alone.value is None:
         return None
     if spread.value is None:

@@ -50,7 +50,7 @@ def judge_objective(name: str, subject: Subject, ran: Execution) -> Finding | No
         return replace(found, token=token, error=error, bound=bounds[token])
     value, bound = seen.value()
     if ran.value is None or abs(ran.value - value) <= bound:
-        return None  # one that is not finite is another's to tell
+        return None  # another check reports one that is not finite
     message = f"the loss is {float(ran.value)!r}, {objective.name} is {float(value)!r}"
     error = abs(ran.value - value)
     return replace(found, code=VALUE, message=message, error=error, bound=bound)
@@ -73,8 +73,10 @@ class _Seen:
         self._around = [self._off(parts, case.losses) for parts in self._units]
 
     def _off(self, parts: Sequence[tuple[int, Fraction]], losses: Sequence[float]) -> Fraction:
-        """How far the argument of a unit may be rounded: every input and every addition once, and
-        what inputs are the difference of."""
+        """Return how far the argument of a unit may be rounded.
+
+        Every input and every addition once, and what inputs are the difference of.
+        """
         step, tokens, size = self._step, 0, Fraction(0)
         for i, times in parts:
             start, mask = step.offsets[i], step.samples[i].loss_mask
@@ -84,7 +86,7 @@ class _Seen:
         return (tokens + 4) * self._unit * size
 
     def _apart(self, function: Function) -> list[tuple[Fraction, Fraction]]:
-        """The function at every unit's argument, and how far from there it may be."""
+        """Return the function at every unit's argument, and how far from there it may be."""
         found, rest = [], abs(at(function, Fraction(0)))
         for z, off in zip(self._z, self._around, strict=True):
             exact, low, high = (at(function, z + e) for e in (Fraction(0), -off, off))

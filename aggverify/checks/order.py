@@ -25,10 +25,10 @@ CODE = "AGV205"
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The oracle's weights, or those of the same samples in ascending order."""
+    """Return the oracle's weights, or those of the same samples in ascending order."""
     *control, mixed = executions
     if not all(map(is_finite, control)):
-        return None  # wrong in any order: another check's to say
+        return None  # wrong in any order: another check reports it
     followed = [_followed(e, mixed.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*followed, mixed])
     if found is None or found.reference == ORACLE:
@@ -37,7 +37,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _followed(control: Execution, case: Case) -> Execution:
-    """The control's weights, each at the place its token has in the case."""
+    """Return the control's weights, each at the place its token has in the case."""
     assert control.weights is not None
     _, order = tidied(case)
     place = sorted(range(len(order)), key=order.__getitem__)
@@ -59,7 +59,7 @@ def space(subject: Subject) -> Space:
 
 
 def stored(subject: Subject) -> Iterator[Case]:
-    """The usual ones out of order, and rollouts whose samples lie apart."""
+    """Yield the usual ones out of order, and rollouts whose samples lie apart."""
     yield TURNS_MIXED
     yield from islice(hard(subject, space(subject), shuffled), _USUAL)
 

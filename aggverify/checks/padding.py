@@ -36,10 +36,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The oracle's weights, or those of the same step without padding."""
+    """Return the oracle's weights, or those of the same step without padding."""
     *control, wide = executions
     if not all(map(is_finite, control)):
-        return None  # wrong without padding: another check's to say
+        return None  # wrong without padding: another check reports it
     widened = [_widened(e, wide.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*widened, wide])
     if found is None or found.reference == ORACLE:
@@ -48,7 +48,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _widened(control: Execution, case: Case) -> Execution:
-    """The control's weights at the places of its tokens in the padded case, 0 elsewhere."""
+    """Return the control's weights at the places of its tokens in the padded case, 0 elsewhere."""
     assert control.weights is not None
     _, places = stripped(case)
     weights = np.zeros(case.step.num_response_tokens)
@@ -66,7 +66,7 @@ CHECK = Check(
     project=fully_padded,
     control_first=True,
     alone_after=(LAYOUT,),
-    nothing_to_say="judged by an oracle only: what is masked may still be content",
+    not_applicable="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,
     on_branches=fully_padded,

@@ -23,7 +23,7 @@ CODE = "AGV521"
 
 
 def space(subject: Subject) -> Space | None:
-    """What both paths can be given, fully masked units included."""
+    """Return what both paths can be given, fully masked units included."""
     if subject.against is None:
         return None
     return spread(subject, min_units=1, empty_samples=True)
@@ -55,7 +55,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:
-    """A step that only one path gets done; where both fail alike they agree."""
+    """Return a step that only one path gets done; where both fail in the same way they agree."""
     assert subject.against is not None
     if new.weights is not None:
         message = f"only {subject.target} gets this step done; {subject.against.target}: "
@@ -82,6 +82,6 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case, RunSpec(case, where=AGAINST)),
     judge=judge,
-    nothing_to_say="no --against TARGET",
+    not_applicable="no --against TARGET",
     compares_paths=True,
 )

@@ -40,12 +40,12 @@ def space(subject: Subject) -> Space:
 
 
 def claimed_space(subject: Subject) -> Space | None:
-    """The same, unless nobody ever passes NaN or infinity."""
+    """Return the same, unless it is claimed that NaN and infinity never occur."""
     return space(subject) if "poison" in subject.features else None
 
 
 def poisoned(case: Case, poisons: Sequence[float] = POISONS) -> Case:
-    """The case with the poisons in turn behind the mask."""
+    """Return the case with the poisons in turn behind the mask."""
     losses = list(case.losses)
     for n, token in enumerate(case.masked_tokens()):
         losses[token] = poisons[n % len(poisons)]
@@ -87,21 +87,24 @@ def judge(
 
 
 def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The same of finite values; what a non-linear objective makes infinite is no finite value."""
+    """Return the same of finite values.
+
+    What a non-linear objective makes infinite is no finite value.
+    """
     if subject.nonlinear and not is_finite(executions[-1]) and executions[-1].failure is None:
         return None
     return judge(FINITE, ("AGV121", "AGV122"), subject, executions)
 
 
 def judge_not_finite(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The same of NaN and infinities, which may also be refused."""
+    """Return the same of NaN and infinities, which may also be refused."""
     if refusal(executions[-1]) is not None:
         return None
     return judge(NOT_FINITE, ("AGV123", "AGV124"), subject, executions)
 
 
 def _one_infinite(case: Case) -> Case:
-    """The case with its first unmasked loss infinite."""
+    """Return the case with its first unmasked loss infinite."""
     masked = set(case.masked_tokens())
     losses = list(case.losses)
     first = next((t for t in range(len(losses)) if t not in masked), None)
@@ -111,7 +114,7 @@ def _one_infinite(case: Case) -> Case:
 
 
 def judge_seen(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """A loss that is infinite and counted makes the step's loss so, or is refused."""
+    """Judge that a counted infinite loss makes the step's loss infinite, or is refused."""
     clean, infinite = executions
     if clean.value is None or infinite.failure is not None or infinite.value is None:
         return None
@@ -129,7 +132,7 @@ def _shown(case: Case) -> str:
 
 
 def huge(case: Case) -> Case:
-    """The case with the largest values of its dtype behind the mask."""
+    """Return the case with the largest values of its dtype behind the mask."""
     return poisoned(case, HALF if case.dtype == "float16" else HUGE)
 
 
@@ -137,8 +140,10 @@ _NOTHING = Step((Sample(1, bytes(3), 0, 0), Sample(1, b"\1\0\1", 1, 1)))
 
 
 def stored(subject: Subject) -> Iterator[Case]:
-    """The usual ones, and in float16 a micro-batch of which nothing is kept; not for what makes
-    losses itself, of exponentials that are beyond float16 behind the mask."""
+    """Yield the usual ones, and in float16 a micro-batch of which nothing is kept.
+
+    Not for what makes losses itself, of exponentials that are beyond float16 behind the mask.
+    """
     yield from hard(subject, space(subject))
     if not subject.nonlinear and not subject.hides_zeros:
         yield Case(_NOTHING, Layout((((0,), (1,)),)), plain_losses(_NOTHING), "float16")

@@ -1,5 +1,8 @@
-"""One step of the size that is trained with: hundreds of rollouts of up to 32,768 tokens, on all
-ranks that there may be. It shows what a count, a chunk or a kernel's grid gets wrong only there."""
+"""One step of the size that is trained with.
+
+It has hundreds of rollouts of up to 32,768 tokens, on all ranks that there may be, and shows what a
+count, a chunk or a kernel's grid gets wrong only there.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,10 @@ def space(subject: Subject) -> Space | None:
 def case_of(
     rollouts: int, group: int, dp: int, cp: int, k: int, cp_kind: CpKind = "zigzag"
 ) -> Case:
-    """A step of so many rollouts, about 16,400 tokens each, in groups of that size; every rank
-    has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``."""
+    """Return a step of so many rollouts, about 16,400 tokens each, in groups of that size.
+
+    Every rank has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``.
+    """
     step = _step(rollouts, group)
     each = rollouts // (dp * k)
     cells = [tuple(range(n * each, (n + 1) * each)) for n in range(dp * k)]
@@ -61,8 +66,10 @@ def _step(rollouts: int, group: int) -> Step:
 
 
 def _losses(step: Step) -> tuple[float, ...]:
-    """0 but for the last token of every eighth response: rounding of a sum of millions would
-    explain nearly any reported loss."""
+    """Return losses of 0 but for the last token of every eighth response.
+
+    Rounding of a sum of millions would explain nearly any reported loss.
+    """
     losses = [0.0] * step.num_response_tokens
     for i in range(0, len(step.samples), GROUP):
         losses[step.offsets[i] + step.samples[i].response_length - 1] = 1.0 + i / len(step.samples)
@@ -107,7 +114,7 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     only_with=PRODUCTION,
-    nothing_to_say="there is no oracle to compare so large a step with, in all its layouts",
+    not_applicable="there is no oracle to compare so large a step with, in all its layouts",
     waits_for="a step of millions of tokens is run",
     as_found=True,
     last=True,

@@ -1,5 +1,8 @@
-"""Where ratios are not 1: importance weights, filters by ratio and a KL to the reference are the
-same in every layout, and a ratio that overflows makes nothing NaN."""
+"""Where ratios are not 1, results are the same in every layout.
+
+Of importance weights, filters by ratio and a KL to the reference; and a ratio that overflows makes
+nothing NaN.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,10 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
-    """On one rank and as laid out; then the ratio of one masked and of one counted token beyond
-    every number."""
+    """On one rank and as laid out.
+
+    Then the ratio of one masked and of one counted token beyond every number.
+    """
     behind = case.masked_tokens()
     counted = sorted(set(range(len(case.losses))) - set(behind))
     cases = (case.trivial, case, _beyond(case.trivial, behind), _beyond(case.trivial, counted))
@@ -76,7 +81,10 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_nan(ran: Execution) -> bool:
-    """An infinite weight may make a loss infinite; NaN is a product with 0, or a difference."""
+    """Whether a loss is NaN: a product with 0, or a difference.
+
+    An infinite weight may make a loss infinite.
+    """
     losses = [loss for rank in ran.local_losses for loss in rank]
     assert ran.weights is not None
     return bool(np.isnan(losses).any() or np.isnan(ran.weights).any())
@@ -89,7 +97,7 @@ CHECK = Check(
     variants=_variants,
     judge=_judge,
     needs=(Need(LAYOUT, "at ratio 1 it depends on the layout already"),),
-    nothing_to_say="not a policy loss",
+    not_applicable="not a policy loss",
     max_examples=20,
     max_stored=20,
 )

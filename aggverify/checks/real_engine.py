@@ -82,7 +82,7 @@ CHECK = Check(
     variants=lambda case: (RunSpec(case, alone=True), RunSpec(case, where=REAL)),
     judge=_judge,
     only=_listed,
-    nothing_to_say="no library's engine is at hand that the formula stands for, or it runs anyway",
+    not_applicable="no library's engine is at hand that the formula stands for, or it runs anyway",
     establishes=_established,
     waits_for="the library's engine is imported, for ranks of their own",
     as_found=True,

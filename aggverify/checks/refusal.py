@@ -9,7 +9,7 @@ from aggverify.execution.executed import Execution
 from aggverify.world import Raised
 
 DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeError")
-"""Built-in types people raise to say no, beside their own; an IndexError is an accident."""
+"""Built-in types people raise to refuse, in addition to their own; an IndexError is an accident."""
 _ASSERT = re.compile(r"assert\b\s*")
 _SHAPES = re.compile(
     r"\bshapes?\b|\bnumel\b|\blen\(|\.size\(|torch\.Size|\bbroadcast|\bmismatch|"
@@ -22,7 +22,7 @@ _SHAPES = re.compile(
 def refusal(
     execution: Execution, concerned: Set[int] = frozenset(), *, by_accident: bool = False
 ) -> str | None:
-    """The candidate's words if it refused the step on purpose, else None.
+    """Return the candidate's words if it refused the step on purpose, else None.
 
     A ``raise`` or ``assert`` in code that is neither torch's nor the standard library's, not about
     shapes, on all ranks ``concerned``, and on one at least. ``by_accident``: or any exception on
@@ -35,12 +35,12 @@ def refusal(
         return None
     if by_accident and concerned:
         return fault.message
-    said = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
-    return said[0] if all(said) else None
+    messages = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
+    return messages[0] if all(messages) else None
 
 
 def _words(error: Raised) -> str | None:
-    """The message, or what a bare ``assert`` asserts; None where it is no refusal."""
+    """Return the message, or what a bare ``assert`` asserts; None where it is no refusal."""
     if error.type not in DELIBERATE and "." not in error.type:
         return None
     if not (error.stated and error.frames and error.frames[-1].owner == "candidate"):

@@ -32,7 +32,7 @@ LARGE = 2.0**20
 
 
 def probe(case: Case) -> Case:
-    """The case with every unmasked loss 0 except the largest, which becomes 1 if it is 0 too.
+    """Return the case with every unmasked loss 0 but the largest, which becomes 1 if it is 0 too.
 
     Adding zeros is exact, so the scalar has one term and its bound does not grow with the step.
     """
@@ -47,15 +47,17 @@ def probe(case: Case) -> Case:
 
 
 def _large(case: Case) -> tuple[Case, ...]:
-    """The case with losses beyond what float16 has numbers for, in a dtype that has."""
+    """Return the case with losses beyond what float16 has numbers for, in a dtype that has."""
     if case.dtype == "float16":
         return ()
     return (case.with_losses(tuple(LARGE * loss for loss in case.losses)),)
 
 
 def _few(case: Case) -> tuple[Case, ...]:
-    """Of many terms that are added up the first ones alone, which 16 bits add up exactly, and all
-    of them in float64, in which nothing is lost."""
+    """Return the first of many terms alone, and all of them in float64.
+
+    16 bits add up the first ones exactly, and float64 loses nothing.
+    """
     if case != sum_of_many():
         return ()
     few = case.with_losses(tuple(x if t < FEW else 0.0 for t, x in enumerate(case.losses)))
@@ -63,8 +65,11 @@ def _few(case: Case) -> tuple[Case, ...]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The reported scalar against ``sum w*l``, dense losses first: w is the oracle's, or, where
-    another check tells that the weights differ from it, the observed one."""
+    """Compare the reported scalar with ``sum w*l``, dense losses first.
+
+    w is the oracle's, or, where another check reports that the weights differ from it, the observed
+    one.
+    """
     for execution in executions:
         found = _judged(subject, execution)
         if found is not None:
@@ -79,7 +84,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _judged(subject: Subject, execution: Execution) -> Finding | None:
     case, weights = execution.case, execution.weights
     if weights is None or not is_finite(execution):
-        return None  # another check's to say
+        return None  # another check reports it
     if execution.value is None:
         message = "the weights are finite, the reported loss is not"
         return Finding(NOT_FINITE, NAME, message, case, subject.mode)
@@ -119,8 +124,10 @@ def _stalled(subject: Subject, execution: Execution) -> Finding | None:
 
 
 def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
-    """Whether it is the mode's scalar: then the loss is right and the update is wrong, which the
-    checks of weights say."""
+    """Whether it is the mode's scalar.
+
+    Then the loss is right and the update is wrong, which the checks of weights report.
+    """
     right = subject.expected(case.step)
     return right is not None and scalar_mismatch(subject, case, value, right) is None
 

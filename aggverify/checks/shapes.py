@@ -26,7 +26,7 @@ _DRAWN_MICRO_BATCHES = 8
 MOST_TOKENS_NONLINEAR = 130
 """Of a response, where no weights are known and two runs are compared in every respect."""
 _SHORT = (1, 2, 3, 4, 5) * 6
-"""Most responses of a drawn step, so that a long one is seen beside them."""
+"""Most responses of a drawn step, so that a long one is seen next to them."""
 
 
 def space(subject: Subject) -> Space:
@@ -47,7 +47,7 @@ def space(subject: Subject) -> Space:
 
 
 def stored(subject: Subject) -> Sequence[Case]:
-    """The listed cases, as many of each shape as the profile has time for."""
+    """Return the listed cases, as many of each shape as the profile has time for."""
     most = subject.claim.budget.shapes
     found = subject.found
     cases = shaped(space(subject), found.constants, most, found.dtypes)
@@ -96,7 +96,7 @@ def _code(layout: Layout) -> str:
 
 
 def _remarkable(case: Case, constants: Sequence[float]) -> Iterator[str]:
-    """What about the case no ordinary one has; and which number of the code is near."""
+    """Yield what about the case no ordinary one has; and which number of the code is near."""
     step, layout = case.step, case.layout
     sizes = {
         "a response of {} tokens": (max(s.response_length for s in step.samples), 12),

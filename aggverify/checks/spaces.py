@@ -23,7 +23,7 @@ several runs."""
 
 
 def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
-    """The context-parallel layouts this subject can be given; empty when it sees none."""
+    """Return the context-parallel layouts this subject can be given; empty when it sees none."""
     if "context-parallel" not in subject.features:
         return ()
     optional: tuple[CpKind, ...] = ("bshd", "contiguous", "gathered")
@@ -60,7 +60,7 @@ def spread(
 
 
 def _most(subject: Subject, feature: str, most: int, *, world: bool = True) -> int:
-    """The largest size: what the check wants, as far as there are ranks and it is not refused."""
+    """Return the largest size that the check wants, as far as there are ranks and no refusal."""
     if feature not in subject.features:
         return 1
     limits = [most, subject.most(feature), subject.max_world if world else None]
@@ -73,7 +73,7 @@ def small(subject: Subject, **narrowed: Any) -> Space:
 
 
 def of_a_loss(subject: Subject, **narrowed: Any) -> Space | None:
-    """The small ones, for what a loss shows that our trainer has in hand."""
+    """Return the small ones, for what a loss shows that our trainer has in hand."""
     return small(subject, **narrowed) if "loss-function" in subject.features else None
 
 
@@ -94,7 +94,7 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
 def hard(
     subject: Subject, own: Space, project: Callable[[Case], Case] = as_it_is
 ) -> Iterator[Case]:
-    """The stored cases that every check begins with, brought into a space of the subject's."""
+    """Yield the stored cases that every check begins with, brought into a subject's space."""
     stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
     if subject.nonlinear:
         stored = tuple(replace(case, dtype="float64") for case in stored)
@@ -104,8 +104,10 @@ def hard(
 def hard_and_long(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int
 ) -> Iterator[Case]:
-    """So many of the stored cases that every check begins with and those of several samples a
-    rollout, one with few tokens of many, and long ones."""
+    """Yield so many of the stored cases that every check begins with, and special ones.
+
+    These have several samples a rollout, one with few tokens of many, and long ones.
+    """
     own = space(subject)
     if own is not None:
         stored = list(hard(subject, own))
@@ -119,9 +121,11 @@ def hard_and_long(
 def with_branches(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int | None = None
 ) -> Iterator[Case]:
-    """The stored cases that every check begins with, so many of them, then steps around what the
-    subject's code names, and of other shapes that code branches on: a path of its own may have a
-    mistake of its own."""
+    """Yield so many of the stored cases that every check begins with, then others.
+
+    These are steps around what the subject's code names, and of other shapes that code branches on:
+    each path may have its own mistake.
+    """
     own = space(subject)
     if own is None:
         return

@@ -1,5 +1,7 @@
-"""T13: every additive auxiliary term (KL, entropy, value) alone is the same in every layout, and of
-one formula on all steps."""
+"""T13: every additive auxiliary term alone is the same in every layout.
+
+Terms such as KL, entropy, value; each is of one formula on all steps.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,11 @@ _NEAR = Fraction(1, 2**16)
 
 
 def space(subject: Subject) -> Space | None:
-    """Every layout, fully masked units included; only where the reducer takes terms, and its mode
-    speaks of one rank too, with which they are compared."""
+    """Every layout, fully masked units included.
+
+    Only where the reducer takes terms, and its mode speaks of one rank too, with which they are
+    compared.
+    """
     if not subject.terms or subject.rows is not None:
         return None
     return spread(subject, dp=4, micro_batches=2, empty_samples=True)
@@ -58,8 +63,10 @@ _LONG_ONES = 6
 
 
 def variants(case: Case) -> tuple[RunSpec, ...]:
-    """One term, which the step's size picks, on one rank and as laid out; all others 0. Then on a
-    step that shows its own mode."""
+    """One term, which the step's size picks, on one rank and as laid out; all others 0.
+
+    Then on a step that shows its own mode.
+    """
     term = case.step.num_response_tokens + len(case.step.samples)
     return (
         RunSpec(case.trivial, term=term),
@@ -69,7 +76,7 @@ def variants(case: Case) -> tuple[RunSpec, ...]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """No oracle of the claim's: a term has a coefficient, and may have a mode, of its own."""
+    """No oracle of the claim's: a term has its own coefficient, and may have its own mode."""
     alone, laid_out, reference = executions
     picked = variants(laid_out.case)[0].term
     assert picked is not None
@@ -98,8 +105,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_cut_off(execution: Execution) -> bool:
-    """Whether the loss is made of none of the term's own graph, while there is nothing else to
-    differentiate: in a step the objective has a gradient, and the term adds nothing to it."""
+    """Whether the loss has none of the term's own graph, and nothing else to differentiate.
+
+    In a step the objective has a gradient, and the term adds nothing to it.
+    """
     error = execution.failure.error if execution.failure is not None else None
     return error is not None and error.breach == NoGradient.name
 
@@ -133,8 +142,7 @@ def _by_reading(
 
 
 def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Finding | None:
-    """A question, where a term of such a name has exactly the weights of a reading: it may be so by
-    design."""
+    """Ask where a term of such a name has exactly the weights of a reading: by design, perhaps."""
     if not any(part in name.lower() for part in _BY_DESIGN):
         return None
     for reading, what in TERM_READINGS.items():
@@ -153,9 +161,11 @@ _BY_DESIGN = ("aux", "balanc", "z_loss", "zloss", "router", "moe", "expert")
 
 
 def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:
-    """A finding where the term has no mode's weights on one rank, times one coefficient, that it
-    has on the reference step; nothing where it has none there either, where readings of a mode
-    differ, or in 16 bits, where a weight is not known that well."""
+    """Find a term with no mode's weights on one rank, times one coefficient.
+
+    A coefficient that it has on the reference step; nothing where it has none there either, where
+    readings of a mode differ, or in 16 bits, where a weight is not known that well.
+    """
     step, weights = alone.case.step, alone.weights
     plain = len(step.samples) == step.num_rollouts and all(
         s.num_unmasked and s.original_mask is None for s in step.samples
@@ -220,7 +230,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
 
 
 def _signs(found: Finding) -> Iterator[str]:
-    """What is divided by another count changes alike in all of a sample that one rank has."""
+    """Yield signs of another count: all of a sample on one rank changes by the same factor."""
     pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
     if any(w == 0 != e for w, e in pairs):
         yield LEFT_OUT
@@ -242,8 +252,10 @@ def _signs(found: Finding) -> Iterator[str]:
 
 
 def _is_shared_out(ratios: Sequence[Fraction], layout: Layout) -> bool:
-    """Whether every weight is cp_size times too small where each of these ranks has all of it, and
-    no other size of the layout is as large."""
+    """Whether every weight is cp_size times too small where each of these ranks has all of it.
+
+    And no other size of the layout is as large.
+    """
     size, dp, k = layout.cp_size, layout.dp_size, layout.num_microbatches
     alone = layout.cp_kind == "gathered" and size not in (1, dp, k, dp * k)
     return alone and bool(ratios) and _are(ratios, [Fraction(1, size)] * len(ratios))
@@ -257,9 +269,11 @@ def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:
 def _by_local_counts(
     kept: Sequence[tuple[Sample, tuple[int, int, int]]], layout: Layout
 ) -> Iterator[list[Fraction]]:
-    """By what each token's weight changes where its unit's tokens, or the step's samples, are
-    counted where they stand: in a micro-batch, on a data-parallel or context-parallel rank; alone,
-    or as a mean over these."""
+    """Yield by what each token's weight changes if counts are taken where tokens stand.
+
+    Counts of its unit's tokens, or of the step's samples: in a micro-batch, on a data-parallel or
+    context-parallel rank; alone, or as a mean over these.
+    """
     places = (
         lambda d, c, k: (d, k),
         lambda d, c, k: d,
@@ -292,6 +306,6 @@ CHECK = Check(
     variants=variants,
     on_branches=as_it_is,
     judge=judge,
-    nothing_to_say="the reducer takes no per-token inputs except the losses",
+    not_applicable="the reducer takes no per-token inputs except the losses",
     max_examples=40,
 )

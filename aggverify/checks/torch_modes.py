@@ -31,7 +31,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The loss without gradients against the one with; the weights under autocast likewise."""
+    """Compare the loss without gradients with the one with them.
+
+    The weights under autocast likewise.
+    """
     plain, without, lowered = executions
     if plain.weights is None or not is_finite(plain):
         return None
@@ -39,8 +42,11 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _validation(subject: Subject, plain: Execution, without: Execution) -> Finding | None:
-    """Nothing where it cannot be called so, or where the loss is not that of its gradient even in
-    training, which another check tells."""
+    """Compare the loss in validation, where it can be called so.
+
+    Nothing where the loss is not that of its gradient even in training, which another check
+    reports.
+    """
     wanted = objective(subject, plain, kept_in="float32")
     if without.failure is not None or wanted is None or plain.value is None:
         return None

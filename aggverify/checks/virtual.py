@@ -1,8 +1,8 @@
 """Worlds larger than any that is run: all ranks one after another, in one process.
 
-For reducers that issue no collective; where one does, in its trace, nothing can be said here. What
-is found is made small, to real ranks where it can be, and otherwise seen once more with a process
-of its own for each rank.
+For reducers that issue no collective; where one does, in its trace, nothing can be judged here.
+What found is made small, to real ranks where it can be, and otherwise seen once more with its own
+process for each rank.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _SIZES = (
 
 
 def space(subject: Subject) -> Space | None:
-    """What the subject can be given, as large as it goes; None where there is no such world."""
+    """Return what the subject can be given, as large as it goes.
+
+    None where there is no such world.
+    """
     if not isinstance(subject.engine, EmulatedEngine) or subject.found.communicates:
         return None
     if subject.claim.max_world < MAX_WORLD:
@@ -83,7 +86,7 @@ def _listed(subject: Subject) -> Iterator[Case]:
 
 
 def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
-    """The step on one rank, and as laid out: real ranks as far as they go."""
+    """Return the step on one rank, and as laid out: real ranks as far as they go."""
     world = case.layout.world_size
     if world <= MAX_WORLD:
         return case.trivial, case
@@ -110,7 +113,7 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     control_first=True,
-    nothing_to_say=(
+    not_applicable=(
         "its ranks cannot be run one after another: it communicates, or its engine does, or "
         "--world limits how many there are, or there is memory for one rank only"
     ),

@@ -39,8 +39,10 @@ def space(subject: Subject) -> Space | None:
 
 
 def full_window(case: Case) -> Case:
-    """A step of one micro-batch more on every rank, with twice the samples of the first, so that no
-    other count grows as their number does; every sample a prompt group of its own."""
+    """Return a step of one micro-batch more on every rank, with twice the first one's samples.
+
+    So no other count grows as their number does; every sample is its own prompt group.
+    """
     samples: list[Sample] = []
     ranks = []
     for rank in case.layout.micro_batches:
@@ -58,8 +60,11 @@ def full_window(case: Case) -> Case:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit what the window has in ranks that have seen no other; whether that is right,
-    and whether the window before comes to a result by itself, is for other checks to say."""
+    """To the last bit what the window has in ranks that have seen no other.
+
+    Whether that is right, and whether the window before comes to a result by itself, is for other
+    checks to report.
+    """
     alone, full, after = executions
     if not is_finite(alone) or full.failure is not None:
         return None
@@ -95,8 +100,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
-    """Whether all weights are off by its number of micro-batches over this one's, or the other way
-    round."""
+    """Whether all weights are off by its micro-batches over this one's, or the other way round."""
     assert alone.weights is not None and after.weights is not None
     steps, kept = alone.case.layout.num_microbatches, alone.weights != 0
     ratios = after.weights[kept] / alone.weights[kept]
@@ -105,14 +109,16 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
 
 
 def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
-    """Alone and after a fuller one in ranks that are new, so that no earlier case is remembered in
-    either; between them, the fuller one by itself."""
+    """Return it alone and after a fuller one in new ranks, and between them the fuller one.
+
+    The ranks are new so that no earlier case is remembered in either.
+    """
     alone, full = RunSpec(case, fresh=True), full_window(case)
     return alone, RunSpec(full), replace(alone, before=(full,))
 
 
 def project(case: Case) -> Case:
-    """The case without context parallelism."""
+    """Return the case without context parallelism."""
     return case.with_layout(Layout(case.layout.micro_batches))
 
 
@@ -124,7 +130,7 @@ CHECK = Check(
     variants=variants,
     judge=judge,
     project=project,
-    nothing_to_say="micro-batches of whole prompt groups only",
+    not_applicable="micro-batches of whole prompt groups only",
     max_examples=2,
     max_stored=2,
 )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggverify.cli.options import options, said
+from aggverify.cli.options import given_options, options
 
 if TYPE_CHECKING:
-    from aggverify.audit.audited import AuditRequest
     from aggverify.audit.steps import RecordedRun
+    from aggverify.audit.verdict import AuditRequest
 
 
 @click.command()
@@ -55,7 +55,7 @@ def audit(what: tuple[str, ...], **given: Any) -> int:
     from aggverify.cli import early, ways_out
     from aggverify.errors import InputError
 
-    mine = said({key: value for key, value in given.items() if key != "case"})
+    mine = given_options({key: value for key, value in given.items() if key != "case"})
     early.refuse((), mine)
     if given["case"] is not None and "reducer" not in mine:
         raise InputError("--case needs --reducer TARGET: whose case it is, as path.py:name")
@@ -82,7 +82,7 @@ def _point(mine: Mapping[str, Any]) -> Mapping[str, str] | None:
 def _recorded(
     what: tuple[str, ...], at: Mapping[str, str] | None, mine: Mapping[str, Any]
 ) -> tuple[Path, int]:
-    """The folder of the records, and what the command that made them ended with."""
+    """Return the folder of the records, and what the command that made them ended with."""
     from aggverify.audit import launching
     from aggverify.errors import InputError
 
@@ -96,8 +96,8 @@ def _recorded(
 
 
 def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -> AuditRequest:
-    from aggverify.audit.audited import AuditRequest
     from aggverify.audit.factor import formula
+    from aggverify.audit.verdict import AuditRequest
     from aggverify.engines import engine
     from aggverify.errors import InputError
     from aggverify.oracles import Policy
@@ -126,8 +126,8 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
 
 
 def _store(run: RecordedRun, number: int, asked: AuditRequest, mine: Mapping[str, Any]) -> int:
-    """Write a step as a case, and say how it is replayed."""
-    from aggverify.audit.exported import stored
+    """Write a step as a case, and print how it is replayed."""
+    from aggverify.audit.case_export import stored
     from aggverify.run.outcome import store
 
     where = Path(mine.get("report_dir", ".aggverify"))
@@ -148,13 +148,13 @@ def _again(mine: Mapping[str, Any]) -> Iterator[str]:
 
 def _judged(run: RecordedRun, asked: AuditRequest, folder: Path, mine: Mapping[str, Any]) -> int:
     """Audit, show, deliver the reports; the exit code."""
-    from aggverify.audit.audited import audited, documented
+    from aggverify.audit.verdict import audited, documented
     from aggverify.cli import screen, ways_out
-    from aggverify.report.delivery import Delivery
+    from aggverify.report.outputs import ReportOutputs
 
     where = Path(mine.get("report_dir", ".aggverify"))
     wanted = mine["report"].split(",") if "report" in mine else ()
-    delivery = Delivery.to(where, wanted, github="github" in mine)
+    delivery = ReportOutputs.to(where, wanted, github="github" in mine)
     made = documented(audited(run, asked), folder, *_again(mine))
     screen.terminal(mine, where, shown=bool(delivery.shown)).document(made)
     unwritten = delivery.deliver(made, asked.target)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggverify.cli.completion import of_files
-from aggverify.cli.options import Grouped, every_option, said
+from aggverify.cli.options import Grouped, every_option, given_options
 
 if TYPE_CHECKING:
     from aggverify.cli.joined import CommandRun
     from aggverify.execution.deadline import Deadline
     from aggverify.model import Replay
-    from aggverify.report.delivery import Delivery
-    from aggverify.report.known import Others
+    from aggverify.report.imported_findings import ImportedFindings
+    from aggverify.report.outputs import ReportOutputs
     from aggverify.report.terminal import Terminal
     from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
@@ -41,24 +41,24 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     from aggverify.cli import early, screen
     from aggverify.execution.options import default, texts
 
-    mine = said(given)
+    mine = given_options(given)
     early.refuse(targets, mine)
     from aggverify.errors import InputError
     from aggverify.execution.options import BY_KEY
-    from aggverify.report.delivery import Delivery
+    from aggverify.report.outputs import ReportOutputs
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
 
     config = mine.get("config")
     trusted = "sandbox" not in mine
     project = (
-        settings.find(Path.cwd(), trusted=trusted, said=mine)
+        settings.find(Path.cwd(), trusted=trusted, named_options=mine)
         if config is None
-        else settings.read(Path(config), trusted=trusted, said=mine)
+        else settings.read(Path(config), trusted=trusted, named_options=mine)
     )
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
-    delivery = Delivery.to(where, formats, github="github" in mine)
+    delivery = ReportOutputs.to(where, formats, github="github" in mine)
     # before the terminal's modules, and torch with them, are imported: it refuses modes
     requests = [requested(target, mine, project.values, project.source) for target in targets]
     terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
@@ -90,9 +90,13 @@ def _hosts(run: CommandRun, request: Request) -> Cluster | None:
 
 
 def _replay_into(
-    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Cluster | None
+    path: Path,
+    request: Request,
+    others: ImportedFindings,
+    deadline: Deadline,
+    hosts: Cluster | None,
 ) -> int:
-    """Run others' cases only, and add what becomes of them to a document of this version."""
+    """Run others' cases only, and add their outcomes to a document of this version."""
     from aggverify.files import put
     from aggverify.model import load, render
     from aggverify.report.document import with_replays
@@ -106,19 +110,22 @@ def _replay_into(
     return made.exit
 
 
-def _others(mine: Mapping[str, Any], project: Settings) -> Others:
-    """What is said to be known; raises InputError for a file that says nothing of the kind."""
+def _others(mine: Mapping[str, Any], project: Settings) -> ImportedFindings:
+    """Return what is declared known.
+
+    Raises InputError for a file that declares nothing of the kind.
+    """
     from aggverify.errors import InputError
     from aggverify.model import load
     from aggverify.report.document import known_findings
-    from aggverify.report.known import Others
+    from aggverify.report.imported_findings import ImportedFindings
 
     documents = (load(Path(path)) for path in mine.get("replay_from", ()))
     findings = tuple(chain.from_iterable(map(known_findings, documents)))
     path, write = mine.get("baseline", project.get("baseline")), "baseline_write" in mine
     if path is None and write:
         raise InputError("--baseline-write needs --baseline FILE")
-    return Others.of(findings, None if path is None else Path(path), write=write)
+    return ImportedFindings.of(findings, None if path is None else Path(path), write=write)
 
 
 def _list(request: Request, deadline: Deadline, hosts: Cluster | None) -> int:
@@ -155,9 +162,9 @@ class _Known:
 def _check(
     requests: Sequence[Request],
     where: Path,
-    delivery: Delivery,
+    delivery: ReportOutputs,
     deadline: Deadline,
-    others: Others,
+    others: ImportedFindings,
     hosts: Cluster | None,
     terminal: Terminal,
 ) -> int:
@@ -168,7 +175,7 @@ def _check(
     from aggverify.cli import streams, ways_out
     from aggverify.errors import AggverifyError
     from aggverify.report.document import document, stopped
-    from aggverify.report.reading import headline
+    from aggverify.report.view_model import headline
 
     known, error = _verified(requests, deadline, others, hosts, terminal)
     if error is None:
@@ -198,15 +205,17 @@ def _check(
 def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
-    others: Others,
+    others: ImportedFindings,
     hosts: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
-    """What became of others' findings, then the verdicts, each shown as soon as it is there; and
-    what stopped it if anything did."""
+    """Return what became of others' findings, then the verdicts, each shown as soon as it is there.
+
+    And what stopped it if anything did.
+    """
     from hypothesis import configuration
 
-    from aggverify.report.drawing import counted
+    from aggverify.report.formatting import counted
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting
@@ -223,12 +232,12 @@ def _verified(
 
     try:
         if hosts is not None and hosts.replay_log is not None and hosts.replay_log.known:
-            told = counted(hosts.replay_log.known, "step")
-            terminal(Waiting(f"all were started again: {told} of before are not run again"))
+            known_text = counted(hosts.replay_log.known, "step")
+            terminal(Waiting(f"all were started again: {known_text} of before are not run again"))
         with _pool(requests[0], deadline, hosts) as pool:
             if others.findings:
-                told = counted(len(others.findings), "known finding")
-                terminal(Waiting(f"the cases of {told} are run again"))
+                known_text = counted(len(others.findings), "known finding")
+                terminal(Waiting(f"the cases of {known_text} are run again"))
                 with in_time():
                     known.reruns = again(others.findings, requests[0], pool=pool)
             for request in requests:

@@ -80,7 +80,7 @@ def compare(
     from aggverify.regression.plan import ComparisonPlan
 
     one(name)
-    baseline, plan = given.pop("baseline"), tuple(_said(given))
+    baseline, plan = given.pop("baseline"), tuple(_written_options(given))
     if revisions:
         made = ComparisonPlan(targets, plan, baseline)
         found = _revisions(base, head, made, strict=strict, documents=documents)
@@ -101,8 +101,8 @@ def compare(
 
 def _annotate(found: Comparison) -> None:
     from aggverify.files import append
+    from aggverify.regression.annotations import commands
     from aggverify.regression.formats import rendered
-    from aggverify.regression.places import commands
 
     for line in commands(found, Path(os.environ.get("GITHUB_WORKSPACE") or ".")):
         click.echo(line)
@@ -126,15 +126,17 @@ def _revisions(
     if not plan.targets:
         raise InputError("say what to check: aggverify compare --revisions main HEAD TARGET")
 
-    def tell(what: str) -> None:
+    def progress(what: str) -> None:
         click.echo(line(what), err=True)
 
     keep = Path(default("report_dir"))
-    return compared(base, head, plan, strict=strict, keep=keep, tell=tell, documents=documents)
+    return compared(
+        base, head, plan, strict=strict, keep=keep, progress=progress, documents=documents
+    )
 
 
-def _said(given: Mapping[str, Any]) -> Iterator[str]:
-    """The options of a check as they are written."""
+def _written_options(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of a check as they are written."""
     from aggverify.execution.options import BY_KEY
 
     for key in _PLAN:

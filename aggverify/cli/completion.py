@@ -18,12 +18,12 @@ Completes = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 def of_files(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """The shell completes paths itself."""
+    """Complete no paths: the shell does so itself."""
     return [CompletionItem(begun, type="file")]
 
 
 def of_option(option: Option) -> Completes | None:
-    """The values of an option, None where they cannot be listed."""
+    """Return the values of an option, None where they cannot be listed."""
     if option.is_path:
         return of_files
     if option.kind is OptionType.READINGS:
@@ -42,7 +42,7 @@ def of_option(option: Option) -> Completes | None:
 
 
 def of_names(key: str) -> Completes:
-    """The names that an option takes, as the arguments of the command that lists them."""
+    """Return the names that an option takes, as the arguments of the command that lists them."""
     return lambda _context, _parameter, begun: _items(names(key), begun)
 
 

@@ -59,7 +59,7 @@ def schema(*, url: bool) -> None:
 
 
 def section() -> Iterator[str]:
-    """The section's lines: each setting, commented out, below what it means."""
+    """Yield the section's lines: each setting, commented out, below what it means."""
     from aggverify.cli import early
     from aggverify.execution.option_types import OptionType
     from aggverify.execution.options import BY_KEY, GROUPS, Where

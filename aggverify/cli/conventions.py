@@ -17,8 +17,8 @@ def conventions() -> None:
 def conventions_text() -> Iterator[str]:
     """Every convention of the table, and what to do where none fits."""
     from aggverify.conventions import ALIASES, CONVENTIONS
-    from aggverify.conventions.calls import Called
-    from aggverify.conventions.declared import Declared
+    from aggverify.conventions.adapter_convention import AdapterConvention
+    from aggverify.conventions.calls import PerCallConvention
     from aggverify.conventions.run_against import run_against
     from aggverify.oracles import LEGACY, MODES
 
@@ -44,9 +44,13 @@ def conventions_text() -> Iterator[str]:
         yield from (f"    {option}: {', '.join(more)}" for option, more in asked.items() if more)
         if modes:
             yield f"    without --engine: {', '.join(dict.fromkeys(engine[m] for m in modes))}"
-        none = "no version yet" if isinstance(how, Declared) else "nothing: it calls your function"
+        none = (
+            "no version yet"
+            if isinstance(how, AdapterConvention)
+            else "nothing: it calls your function"
+        )
         yield f"    run against: {ran or none}"
-        known = "by its signature, or " if not isinstance(how, Called) else ""
+        known = "by its signature, or " if not isinstance(how, PerCallConvention) else ""
         yield f"    taken {known}with --convention {how.name}"
         yield ""
     yield "Yours: --adapter my_adapter.py (CONTRIBUTING.md, A convention)."

@@ -22,9 +22,9 @@ _BROUGHT = {"engine": "engines", "convention": "conventions", "report": "reports
 
 
 def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
-    """Raises InputError for a name that is none, with the nearest one; ``given``: options by key.
+    """Raise InputError for a name that is none, with the nearest one; ``given``: options by key.
 
-    A mode that the schema does not know is looked up later, where its error can say more.
+    A mode that the schema does not know is looked up later, where its error can be more precise.
     """
     known = properties()
     for key in ("profile", "engine", "convention", "claim", "without", "report", "step"):
@@ -47,14 +47,14 @@ def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
 
 
 def properties() -> dict[str, Any]:
-    """The schema of each setting, as it ships."""
+    """Return the schema of each setting, as it ships."""
     text = (files("aggverify") / "schema" / "settings.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)["properties"]
     return found
 
 
 def _called(key: str) -> str:
-    """What an error calls one of its values."""
+    """Return what an error calls one of its values."""
     return {"claim": "feature", "without": "feature", "report": "report format"}.get(key, key)
 
 
@@ -103,10 +103,10 @@ def _has_divisor(targets: tuple[str, ...], given: Mapping[str, Any]) -> bool:
     places = [Path(target.partition(":")[0]) for target in targets]
     places += [folder / "pyproject.toml" for folder in (here, *here.parents)]
     places += [Path(given["config"])] if "config" in given else []
-    return any(map(_may_say_it, places))
+    return any(map(_may_declare_it, places))
 
 
-def _may_say_it(place: Path) -> bool:
+def _may_declare_it(place: Path) -> bool:
     if place.suffix not in (".py", ".toml"):
         return True  # a module
     try:

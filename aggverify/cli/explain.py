@@ -40,11 +40,11 @@ def explain(codes: tuple[str, ...]) -> None:
     for n, found in enumerate([code(name) for name in codes]):
         if n:
             click.echo("\n")
-        for line in _told(found):
+        for line in _printed(found):
             click.echo(line)
 
 
-def _told(code: Code) -> Iterator[str]:
+def _printed(code: Code) -> Iterator[str]:
     from aggverify.codes.explanations import explanation
 
     yield click.style(f"{code.code}  {code.title}", bold=True)

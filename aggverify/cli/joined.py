@@ -1,5 +1,7 @@
-"""What becomes of a command that torchrun or srun has started several times: one is the driver,
-which prints and writes, all others are hosts of its ranks."""
+"""A command that torchrun or srun has started several times.
+
+One process is the driver, which prints and writes, all others are hosts of its ranks.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,13 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
     if seat is None:
         return command(CommandRun(began))
     if seat.number:
-        return serving.beside(seat)
+        return serving.node_agent(seat)
     hosts, code = Cluster(seat), ways_out.NO_JUDGEMENT
     _ends_in_order(hosts)
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
 
     def checked() -> object:
-        # Said here, when all are there: a launcher ends the first one when another has failed.
+        # Reported here, when all are there: a launcher ends the first one when another has failed.
         if why := refused(sys.argv[1:]):
             raise InputError(why)
         return command(CommandRun(began, hosts))
@@ -71,13 +73,16 @@ def refused(arguments: list[str]) -> str:
     """Why nothing is run, "" where it is."""
     if arguments[:1] == [_COMMAND]:
         return ""
-    said = f"`{arguments[0]}`" if arguments else "nothing"
-    return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
+    named = f"`{arguments[0]}`" if arguments else "nothing"
+    return f"launched several times there is only `{_COMMAND}`, not {named}: run it by itself"
 
 
 def replay_log(hosts: Cluster) -> ReplayLog | None:
-    """What the launcher's store keeps for the case that all are started again, or has kept if they
-    were; None where they will not be. Raises InputError where there is nothing to go on from."""
+    """Return what the launcher's store keeps for the case that all are started again.
+
+    Or has kept, if they were; None where they will not be. Raises InputError where there is nothing
+    to go on from.
+    """
     from aggverify.errors import InputError
 
     if not hosts.seat.most_restarts:
@@ -92,8 +97,10 @@ def replay_log(hosts: Cluster) -> ReplayLog | None:
 
 
 def _ends_in_order(hosts: Cluster) -> None:
-    """When the launcher ends this process, what is known by then is told, and why there is no
-    more; where that is done already it is not disturbed."""
+    """Report what is known when the launcher ends this process, and why there is no more.
+
+    Where that is done already it is not disturbed.
+    """
     from aggverify.world import PoolError
 
     def ends(number: int, frame: FrameType | None) -> None:

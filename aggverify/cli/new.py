@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SECONDS = 50.0
-"""After which nothing more is called where nobody is asked: the command ends within 60."""
+"""After which nothing more is called where no person is asked: the command ends within 60."""
 
 
 @click.command()
@@ -44,24 +44,24 @@ def new(
 
     TARGET is path.py, path.py:name or package.module:name. What its parameters stand for is read
     off their names and found out by calling it; what is left is asked, or on no terminal marked by
-    one line that fails. Nothing is overwritten. Exit code 2 where something is left to say.
+    one line that fails. Nothing is overwritten. Exit code 2 where something is left to fill in.
     """
     from aggverify.cli import ways_out
     from aggverify.engines import usable
     from aggverify.execution.deadline import Deadline, OutOfTime, TooLate
     from aggverify.execution.limits import LIMITS
-    from aggverify.scaffold.beginning import Wanted, begin
-    from aggverify.scaffold.questions import nobody
+    from aggverify.scaffold.beginning import ScaffoldRequest, begin
+    from aggverify.scaffold.questions import no_answers
     from aggverify.world import Pool
 
     if engine is not None:
         usable(engine)
-    said = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
+    wanted = ScaffoldRequest(target, mode, engine, divisor, dict(map(_argument, arguments)))
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     deadline = Deadline(math.inf if asks else SECONDS)
     try:
         with Pool(replace(LIMITS, turn=deadline.check)) as pool:
-            found = begin(said, pool, _ask if asks else nobody)
+            found = begin(wanted, pool, _ask if asks else no_answers)
     except OutOfTime:
         raise TooLate(f"{target} was not imported within {SECONDS:g} s") from None
     found.files.write()
@@ -86,7 +86,7 @@ def _argument(text: str) -> tuple[str, str]:
 
 
 def _ask(question: Question) -> str | None:
-    """On a terminal; nothing said is left to say."""
+    """On a terminal; an empty answer is left to fill in."""
     from aggverify.escape import clean
 
     click.echo(clean(question.text))

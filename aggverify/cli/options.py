@@ -63,8 +63,11 @@ def _decorated(option: Option) -> Callable[[F], F]:
     )
 
 
-def said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said of what click gives; raises InputError for readings that are none."""
+def given_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, of those that click passes.
+
+    Raises InputError for readings that are none.
+    """
     values = {k: v for k, v in given.items() if v is not None and v is not False and v != ()}
     for key, what in (("policy", "QUESTION"), ("terms", "TERM")):
         if key in values:

@@ -81,7 +81,7 @@ def oracle(
 
 
 def read_step(text: str) -> tuple[Step, list[float] | None]:
-    """The step that STEP names or writes out, and the losses where the file has them."""
+    """Return the step that STEP names or writes out, and the losses where the file has them."""
     from aggverify.errors import InputError
     from aggverify.files import read_json
     from aggverify.oracles import OracleError, Step

@@ -62,7 +62,7 @@ def replay(
     from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
-    from aggverify.report import exported, replayed
+    from aggverify.report import case_export, replay_text
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.planning import enclosed
@@ -72,13 +72,13 @@ def replay(
 
     try:
         if folder is not None:
-            exported.check_empty(folder)
+            case_export.check_empty(folder)
         stored = store.read(case, report_dir)
         if target is None and not trust_target:
             store.check_trusted(stored, case, report_dir)
-        said = target or store.found_again(stored)
+        given_target = target or store.found_again(stored)
         options = replace(
-            LIMITS, sandbox=enclosed.sandbox(said, against, adapter) if sandbox else None
+            LIMITS, sandbox=enclosed.sandbox(given_target, against, adapter) if sandbox else None
         )
         if sandbox and any(map(is_own_code, (oracle, engine))):
             raise InputError("--sandbox: --oracle and --engine are run outside of it")
@@ -96,19 +96,19 @@ def replay(
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
-    for line in replayed.lines(result):
+    for line in replay_text.lines(result):
         click.echo(line)
     if folder is not None:
         try:
             if result.exported is None:
                 why = result.not_exported or "it was not judged"
                 raise InputError(f"it cannot be exported: {why}")
-            for line in exported.write(result.exported, folder):
+            for line in case_export.write(result.exported, folder):
                 click.echo(line)
         except InputError as error:
             click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
             return int(Exit.NO_JUDGEMENT)
-    found = replayed.finding(result)
+    found = replay_text.finding(result)
     if found is not None:
         return int(Exit.FINDINGS if found.fails else Exit.CONFORMS)
     return int(Exit.CONFORMS if result.fixed else Exit.NO_JUDGEMENT)

@@ -30,7 +30,7 @@ from aggverify.world import AUTO, BACKENDS, KINDS
 _KINDS = "|".join((*FAMILIES, *OBJECTIVES, *NICKNAMES))
 _MEMBER = rf"^({_KINDS})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
-"""A person's own engine; whether it is one is not a schema's to say."""
+"""A person's own engine; a schema cannot check whether it is one."""
 _TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[0].mode in MODES]
 _ENUM = list(dict.fromkeys([*MODES, *PAIRED, NONLINEAR, *_TAKEN]))
 _MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
@@ -54,8 +54,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Of the section, as plain data. Names in ``$id`` are no addresses: it lies wherever it is
-    installed."""
+    """Of the section, as plain data.
+
+    Names in ``$id`` are no addresses: it lies wherever it is installed.
+    """
     return {
         "$schema": _DIALECT,
         "$id": "urn:aggverify:settings",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from aggverify.cli.completion import of_files
-from aggverify.cli.options import options, said
+from aggverify.cli.options import given_options, options
 
 FOLDER = "aggverify-snapshots"
 _CLAIMS = ("mode", "convention", "adapter", "engine", "divisor", "claim", "without", "compile")
@@ -51,8 +51,8 @@ def record(target: str, folder: Path | None, force: bool, **given: Any) -> int:
 
     if not force and os.environ.get("CI", "").lower() not in ("", "0", "false"):
         raise InputError("nothing is recorded on CI (CI is set): record it, look at it, commit it")
-    mine = said(given)
-    project = settings.find(Path.cwd(), said=mine)
+    mine = given_options(given)
+    project = settings.find(Path.cwd(), named_options=mine)
     request = requested(target, mine, project.values, project.source)
     with Pool(LIMITS) as pool:
         made = session.record(request, pool=pool)

@@ -49,7 +49,7 @@ class Stream:
         self.unread = isinstance(error, BrokenPipeError)
         self.lost = getattr(error, "strerror", None) or str(error)
         # What is in the stream's buffer would be tried once more when the interpreter ends, which
-        # would then choose an exit code of its own.
+        # would then choose its own exit code.
         with suppress(OSError, ValueError, AttributeError):
             assert self._stream is not None
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -16,7 +16,7 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """The option's callback."""
+    """Print the versions and end the command, as the option's callback."""
     if wanted and not context.resilient_parsing:
         click.echo("\n".join(versions()))
         context.exit()
@@ -39,7 +39,7 @@ def versions() -> list[str]:
 
 
 def torch_build() -> tuple[str | None, str | None]:
-    """The version of torch and of the CUDA it was built for, read from its files."""
+    """Return the version of torch and of the CUDA it was built for, read from its files."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None, None

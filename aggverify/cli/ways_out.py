@@ -1,4 +1,4 @@
-"""Every way out of a command ends in one of the four exit codes, and one sentence says why."""
+"""Every way out of a command ends in one of the four exit codes, and one sentence reports why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import click
 from aggverify import __version__
 from aggverify.errors import AggverifyError, NoReducer
 from aggverify.escape import clean, indented
-from aggverify.files import told, write_inside
+from aggverify.files import os_error_text, write_inside
 from aggverify.plugins import PluginWarning
 from aggverify.shadowed import shadowed
 
@@ -38,7 +38,7 @@ def ended(command: Callable[[], object]) -> int:
 
 
 def explained(error: BaseException, directory: Path | None = None) -> int:
-    """Say why a command came to no end of its own; its exit code.
+    """Report why a command was ended early; returns its exit code.
 
     ``directory``: where the report of an internal error goes, if it can be written there.
     """
@@ -59,7 +59,7 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
         case AggverifyError():
             complain(f"error: {error}")
         case OSError():
-            complain(f"error: {told(error)}")
+            complain(f"error: {os_error_text(error)}")
         case MemoryError():
             complain("error: the machine has no memory left for this")
         case _ if (why := shadowed(error)) is not None:
@@ -70,9 +70,9 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
 
 
 def unwritten(what: str, error: Exception, directory: Path) -> None:
-    """Say that a part of what was found out could not be written."""
+    """Report that a part of the results could not be written."""
     if isinstance(error, OSError | AggverifyError):
-        why = told(error) if isinstance(error, OSError) else str(error)
+        why = os_error_text(error) if isinstance(error, OSError) else str(error)
         complain(f"error: cannot write the {what}: {why}")
     else:
         explained(error, directory)
@@ -102,7 +102,7 @@ def ended_gently() -> Iterator[None]:
 
 @contextlib.contextmanager
 def warned() -> Iterator[None]:
-    """What a package brings in vain is said as everything else is, in one line."""
+    """Print warnings about plugins as all other messages are, in one line."""
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
@@ -122,7 +122,7 @@ def complain(message: str) -> None:
 
 
 def _internal(error: BaseException, directory: Path | None) -> None:
-    """Say that this is our mistake, and where its report is: in ``directory`` if it takes one."""
+    """Report an internal error, and where its report is: in ``directory`` if it takes one."""
     text = _report(error)
     kept = _kept(text, directory)
     where = f"the report is in {kept}" if kept else f"no report could be written:\n{text}"

@@ -14,7 +14,7 @@ class Effect(Enum):
 
     FAILS = "fails"
     HAZARD = "hazard"
-    """Right only where something holds that nobody has claimed: shown in full, no failure."""
+    """Right only where something holds that is not claimed: shown in full, no failure."""
     WARNING = "warning"
     """Tested, but weakly: counted apart from findings."""
 
@@ -30,7 +30,7 @@ class Diagnosed(Enum):
 
 
 class Symptom(StrEnum):
-    """What known mistakes have in common with a code, where weights do not tell them."""
+    """What known mistakes have in common with a code, where weights do not show them."""
 
     NONE = ""
     NOT_LINEAR = "not linear"
@@ -67,7 +67,8 @@ class Code:
     severity: Severity = "high"
     effect: Effect = Effect.FAILS
     consequence: str = ""
-    """What it does to a training run, where that is not said in weights: "makes training hang"."""
+    """What it does to a training run, where that is not expressed in weights: "makes training
+    hang"."""
     symptom: str = Symptom.NONE
     """By which a known mistake is recognised."""
     diagnosed: Diagnosed = Diagnosed.WEIGHTS
@@ -84,7 +85,7 @@ class Code:
     quiet: bool = False
     """Whether it is true of most runs there are, and no more than a line in any report."""
     spoils: tuple[str, ...] = ()
-    """Aspects (``checks.base``) of which no other check says anything new."""
+    """Aspects (``checks.base``) of which no other check reports anything new."""
     varies_losses: bool = False
     """Whether its check varies the loss values itself, so that they are not varied again."""
     about_rounding: bool = False
@@ -93,9 +94,10 @@ class Code:
     """Whether it is about samples dealt to several places: a comparison among fewer of them then
     also loses tokens."""
     if_nonlinear: str = ""
-    """The code that says the same of a non-linear objective, where that is another one."""
+    """The code that reports the same of a non-linear objective, where that is another one."""
     of_absence: bool = False
-    """Of a warning, whether it says what was never seen: a check that has seen it takes it back."""
+    """Of a warning, whether it reports what was never seen: a check that has seen it takes it
+    back."""
     of_lines: bool = False
     """Of a warning, whether it follows from the lines of the reducer that ran."""
     of_a_step: bool = False
@@ -109,7 +111,7 @@ class Code:
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""
     explanation: Explanation | None = None
-    """A person's own; those of the catalogue stand in the TOML files beside this module."""
+    """A person's own; those of the catalogue stand in the TOML files next to this module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ class Example:
     claims: tuple[str, ...] = ()
     divisor: float | None = None
     terms: tuple[str, ...] = ()
-    """Names of the per-token inputs beside the losses."""
+    """Names of the per-token inputs next to the losses."""
     against: str | None = None
     """Another mutant, for a check of two paths, and its text."""
     against_reducer: str = ""
@@ -154,7 +156,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What ``aggverify explain`` says about a code; warnings have no example."""
+    """What ``aggverify explain`` prints about a code; warnings have no example."""
 
     meaning: str
     fix: str

@@ -1,4 +1,4 @@
-"""What each code means to people, as data: one TOML file a family of codes beside this module."""
+"""What each code means to people, as data: one TOML file a family of codes, next to this module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def explanation(code: Code) -> Explanation | None:
 def explanations() -> Mapping[str, Explanation]:
     """Every explanation there is by its code, in order of codes."""
     found = {name: explanation(code) for name, code in CODES.items()}
-    return {name: told for name, told in found.items() if told is not None}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 @cache

@@ -19,7 +19,10 @@ OWN = re.compile(r"AGV9\d\d")
 
 
 def code(name: str) -> Code:
-    """The code of that name, in any case, or of that number; raises InputError with the nearest."""
+    """Return the code of that name, in any case, or of that number.
+
+    Raises InputError with the nearest.
+    """
     name = name.strip().upper()
     found = _known.get(f"AGV{name}" if name.isdecimal() else name)
     if found is None:
@@ -28,8 +31,10 @@ def code(name: str) -> Code:
 
 
 def code_of_failure(kind: str, breach: str = "") -> Code:
-    """The code that names a step that was not finished in this way; ``breach``: the name of what a
-    handler complained of, ``kind: which of them``."""
+    """Return the code that names a step that was not finished in this way.
+
+    ``breach``: the name of what a handler complained of, ``kind: which of them``.
+    """
     failures = {known.failure: known for known in _known.values()}
     if breach:
         return failures.get(breach.partition(":")[0], failures["breach"])

@@ -11,7 +11,7 @@ class State(StrEnum):
     OK = "ok"
     FAILED = "failed"
     HAZARD = "hazard"
-    """Wrong only where something holds that nobody has claimed."""
+    """Wrong only where something holds that is not claimed."""
     WAIVED = "waived"
     """Failed, and a person accepts all that was found, with a reason."""
     REFUSED = "refused"
@@ -20,11 +20,11 @@ class State(StrEnum):
     """Should have been judged and could not be."""
     NOT_CLAIMED = "not claimed"
     LEFT_OUT = "left out"
-    """Has nothing to say of this subject, or is run only when asked for."""
+    """Not applicable to this subject, or is run only when asked for."""
 
     @property
     def planned(self) -> bool:
-        """Whether the check had something to say."""
+        """Whether the check was applicable and claimed."""
         return self not in (State.NOT_CLAIMED, State.LEFT_OUT)
 
     @property
@@ -42,7 +42,7 @@ class Again(StrEnum):
     REFUSED = "refused"
     """The reducer declines it, where declining is as good as the right result, or as a whole."""
     NOT_RUN = "not run"
-    """Nothing can be said: it could not be run, or the reducer did not get through its steps."""
+    """No judgement: it could not be run, or the reducer did not get through its steps."""
 
 
 class Standing(StrEnum):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from aggverify.conventions.adapter_convention import AdapterConvention
+from aggverify.conventions.adapter_file import declared
 from aggverify.conventions.base import ADAPTED, Bound, Convention, Misuse, Output, Site, WholeStep
-from aggverify.conventions.calls import Called
-from aggverify.conventions.dealer import Dealer
-from aggverify.conventions.declared import Declared
-from aggverify.conventions.declaring import declared
+from aggverify.conventions.calls import PerCallConvention
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.features import EXPERTS, FEATURES, UNUSUAL
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
+from aggverify.conventions.sample_partitioner import SamplePartitioner
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
@@ -32,7 +32,7 @@ _OWN: tuple[Convention, ...] = (
     PolicyLoss(),
     Validation(),
     LogReducer(),
-    Dealer(),
+    SamplePartitioner(),
 )
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
@@ -45,8 +45,10 @@ ALIASES = {"miles": "slime"}
 
 
 def convention(name: str) -> Convention:
-    """The convention of that name or alias, or of an adapter's file; raises InputError naming the
-    accepted ones."""
+    """Return the convention of that name or alias, or of an adapter's file.
+
+    Raises InputError naming the accepted ones.
+    """
     if is_path(name):
         return declared(name)
     name = ALIASES.get(name, name)
@@ -57,19 +59,22 @@ def convention(name: str) -> Convention:
 
 def by_shape() -> list[Convention]:
     """Those that are found out from a signature: a function that is no reducer must be named."""
-    return [how for how in CONVENTIONS.values() if not isinstance(how, Called)]
+    return [how for how in CONVENTIONS.values() if not isinstance(how, PerCallConvention)]
 
 
 def undeclared() -> list[Convention]:
     """Those of them that are no adapter, with which a function is called as it is."""
-    return [how for how in by_shape() if not isinstance(how, Declared)]
+    return [how for how in by_shape() if not isinstance(how, AdapterConvention)]
 
 
-def alike(offer: Offer) -> list[Convention]:
-    """Those that the function has the parameters of, under another name than theirs, or that only
-    a person's word for it makes it: a validator, or what merges logs."""
-    known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
-    called = (how for how in CONVENTIONS.values() if isinstance(how, Called))
+def by_shape_or_name(offer: Offer) -> list[Convention]:
+    """Return conventions that the function fits by shape, or only by a person's word.
+
+    By shape: it has their parameters, under another name than theirs. By word: a validator, or what
+    merges logs.
+    """
+    known = [how for how in CONVENTIONS.values() if isinstance(how, AdapterConvention)]
+    called = (how for how in CONVENTIONS.values() if isinstance(how, PerCallConvention))
     taken = any(how.recognises(offer) for how in known)
     return [
         *(how for how in known if how.has_shape(offer) and not taken),
@@ -79,7 +84,7 @@ def alike(offer: Offer) -> list[Convention]:
 
 def calls_bound(how: Convention) -> bool:
     """Whether it calls a method of an object that is built for it; else as it is in the class."""
-    first = (how.recognised_by if isinstance(how, Declared) else how.parameters)[:1]
+    first = (how.recognised_by if isinstance(how, AdapterConvention) else how.parameters)[:1]
     return bool(first) and first != ("self",)
 
 
@@ -100,8 +105,8 @@ __all__ = [
     "Site",
     "TrainContext",
     "WholeStep",
-    "alike",
     "by_shape",
+    "by_shape_or_name",
     "calls_bound",
     "convention",
     "undeclared",

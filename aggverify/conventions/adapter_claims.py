@@ -1,16 +1,16 @@
-"""What the file of an adapter says of itself: what it claims, and what was only guessed."""
+"""What the file of an adapter declares: what it claims, and what was only guessed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import DIVISOR
-from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.parameters import COUNTS, Role, role
 
 
 def claims(adapter: Adapter) -> dict[str, Any]:
-    """What the adapter's file says of itself, as plain data."""
+    """Return what the adapter's file declares, as plain data."""
     found: dict[str, Any] = {}
     if (mode := _mode(adapter)) is not None:
         found["mode"] = mode
@@ -24,7 +24,7 @@ def claims(adapter: Adapter) -> dict[str, Any]:
 
 
 def assumed(adapter: Adapter) -> dict[str, str]:
-    """What names alone, or calls alone, say: what a person has to confirm."""
+    """Return what is known from names alone, or calls alone: what a person has to confirm."""
     found = {}
     for p in adapter.given:
         what = role(p)
@@ -56,7 +56,7 @@ def _engine(adapter: Adapter) -> str | None:
 
 
 def _without(adapter: Adapter) -> tuple[str, ...]:
-    """What its inputs cannot show it: rows are whole samples, one a rollout."""
+    """Return what its inputs cannot show it: rows are whole samples, one a rollout."""
     if adapter.is_factory:
         several = () if Role.ROLLOUT_TOKENS in adapter.roles else ("fan-out",)
         return ("contiguous", "gathered", *several)

@@ -1,5 +1,7 @@
-"""How an adapter hands losses, masks and all else over, as it is written in it; and what is known
-of a function that its parameters' names do not say."""
+"""How an adapter hands losses, masks and all else over, as it is written in it.
+
+And what is known of a function that its parameters' names do not show.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from aggverify.conventions.parameters import Role
 TAKEN = ("torch", "losses", "batch", "loss", "lengths", "rows", "mask", "reduce")
 """Names that the adapter uses itself."""
 DIVISOR = 16.0
-"""Of a mode with a fixed divisor, until the person says theirs."""
+"""Of a mode with a fixed divisor, until the person gives theirs."""
 _PADDED = "torch.nn.utils.rnn.pad_sequence({}, batch_first=True)"
 _LENGTHS = "lengths = [len(mask) for mask in batch.local_masks]"
 _ROWS = (_LENGTHS, f"rows = {_PADDED.format('losses.split(lengths)')}")
@@ -75,12 +77,12 @@ EXPRESSIONS: Mapping[Role, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CallHints:
-    """What is known of a function that the names of its parameters do not say."""
+    """What is known of a function that the names of its parameters do not show."""
 
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Expressions by parameter."""
     found: frozenset[str] = frozenset()
-    """Those of them that a call has shown, rather than a person said."""
+    """Those of them that a call has shown, rather than a person declared."""
     mode: str | None = None
     engine: str | None = None
     divisor: float | None = None

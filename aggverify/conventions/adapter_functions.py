@@ -1,4 +1,4 @@
-"""What an adapter's file has beside its declaration, imported: in ranks only."""
+"""What an adapter's file has in addition to its declaration, imported: in ranks only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = "_adapter_"
 
 @lru_cache(maxsize=16)
 def loaded(path: str, function: str = CALL) -> Callable[..., Any]:
-    """The adapter's ``call``, or another one of its functions, imported: in ranks only."""
+    """Return the adapter's ``call``, or another one of its functions, imported: in ranks only."""
     name = f"{PREFIX}{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # a .py file, which the parent has read
@@ -34,8 +34,10 @@ def loaded(path: str, function: str = CALL) -> Callable[..., Any]:
 
 
 def merging(path: str, bound: Bound, site: Site) -> Bound:
-    """The calls of a case, with what all of its logs come to once merged in the place of the last
-    one, and none before."""
+    """Return the calls of a case, with all of its logs merged in the place of the last one.
+
+    The others have none.
+    """
     merge, count = loaded(path, MERGE), site.case.layout.num_microbatches
     logs: dict[int, Any] = {}
 

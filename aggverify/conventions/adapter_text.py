@@ -1,5 +1,7 @@
-"""An adapter as the text of a file, which fails in one line until the person has said what they
-alone can know."""
+"""An adapter as the text of a file.
+
+It fails in one line until the person has filled in what they alone can know.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggverify.conventions.adapter_claims import assumed, claims
+from aggverify.conventions.adapter_draft import OBJECT, Adapter
 from aggverify.conventions.adapter_forms import CallHints
-from aggverify.conventions.adapting import OBJECT, Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import COUNTS, Role, role
 
 _SHOWN = COUNTS | {Role.CLIP, Role.COEFFICIENT}
-"""Roles whose guess is said beside the argument."""
+"""Roles whose guess is written next to the argument."""
 _CONFIRM = "  # assumed, and printed by every check: delete what is right"
 ASSUMED = "assumed"
 _FOUND = "  # found by calling it: is it that?"
@@ -22,7 +24,7 @@ _FOUND = "  # found by calling it: is it that?"
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """Where an adapter imports the function from: a module by name, or a file beside it."""
+    """Where an adapter imports the function from: a module by name, or a file next to it."""
 
     module: str | None
     file: str | None = None
@@ -30,12 +32,12 @@ class ImportSource:
 
 
 def adapter_file(function: str) -> str:
-    """What the adapter of a function is called, beside its file."""
+    """Return the name of a function's adapter file, next to the function's file."""
     return f"aggverify_{function.replace('.', '_')}.py"
 
 
 def adapted(offer: Offer, origin: ImportSource, known: CallHints | None = None) -> str:
-    """The text of a file that offers ``reduce(losses, batch)`` through the function."""
+    """Return the text of a file that offers ``reduce(losses, batch)`` through the function."""
     return "\n".join(_lines(Adapter(offer, known or CallHints()), origin)) + "\n"
 
 
@@ -46,7 +48,7 @@ def _lines(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
     yield from _imports(adapter, origin)
     yield ""
     yield from _object(adapter)
-    yield from _left_to_say(adapter)
+    yield from _left_to_fill_in(adapter)
     yield from _mode(adapter)
     yield "AGGVERIFY = {"
     yield from (f"    {claim}" for claim in _claims(adapter))
@@ -82,25 +84,25 @@ def _imports(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
 
 
 def _object(adapter: Adapter) -> Iterator[str]:
-    """What a method is called on."""
+    """Yield what a method is called on."""
     if not (owner := adapter.offer.owner):
         return
     if adapter.offer.why_not:
-        said = f"say below how {owner} is built, then delete this line"
-        yield f"raise NotImplementedError({said!r})"
+        text = f"say below how {owner} is built, then delete this line"
+        yield f"raise NotImplementedError({text!r})"
     yield f"{OBJECT} = {adapter.built}"
     yield ""
 
 
-def _left_to_say(adapter: Adapter) -> Iterator[str]:
+def _left_to_fill_in(adapter: Adapter) -> Iterator[str]:
     names = [name.upper() for name in (*adapter.known.left, *adapter.unknown)]
     if adapter.known.trouble and not adapter.unknown:
-        said = f"the call below comes to no result: {adapter.known.trouble}"
+        text = f"the call below comes to no result: {adapter.known.trouble}"
         yield "# put the call right, then delete this line"
-        yield f"raise NotImplementedError({said!r})"
+        yield f"raise NotImplementedError({text!r})"
     if names:
-        said = " and ".join(names)
-        yield f'raise NotImplementedError("say below what {said} is, then delete this line")'
+        text = " and ".join(names)
+        yield f'raise NotImplementedError("say below what {text} is, then delete this line")'
         yield from (f"{name} = None" for name in names)
 
 
@@ -117,18 +119,18 @@ def _mode(adapter: Adapter) -> Iterator[str]:
 
 
 def _claims(adapter: Adapter) -> Iterator[str]:
-    """The claims as they are written: by a name of the file where there is one."""
+    """Yield the claims as they are written: by a name of the file where there is one."""
     written = {key: _literal(value) for key, value in claims(adapter).items()}
     written |= {name: name.upper() for name in adapter.known.left}
     if adapter.divided:
         written["divisor"] = "DIVISOR"
     if adapter.mode is not None and "mode" not in adapter.known.left:
-        said, values = adapter.mode.upper(), adapter.values_of(adapter.mode)
-        written["mode"] = said
+        text, values = adapter.mode.upper(), adapter.values_of(adapter.mode)
+        written["mode"] = text
         if all(isinstance(value, bool) for value in values):
-            written["mode"] = f'"{values[True]}" if {said} else "{values[False]}"'
+            written["mode"] = f'"{values[True]}" if {text} else "{values[False]}"'
         if adapter.is_factory and adapter.mode == "calculate_per_token_loss":
-            written["engine"] = f'"megatron-token" if {said} else "megatron-sample"'
+            written["engine"] = f'"megatron-token" if {text} else "megatron-sample"'
     for key in ("mode", "divisor", "engine", "without"):
         if key in written:
             found = key in adapter.known.found and written[key] != key.upper()

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
+from aggverify.conventions.adapter_convention import ModeValue
+from aggverify.conventions.adapter_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.base import LogRule, Misuse
-from aggverify.conventions.dealt_groups import Promises
-from aggverify.conventions.declared import Told
-from aggverify.conventions.declared_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
+from aggverify.conventions.partition_cases import Promises
 from aggverify.conventions.rows import Kind, RowForm
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names
@@ -97,12 +97,12 @@ class AdapterValues:
             self._known("engine", "mode", modes, known_modes())
         return {name: tuple(modes) for name, modes in value.items()}
 
-    def told(self) -> dict[str, Told] | None:
+    def mode_values(self) -> dict[str, ModeValue] | None:
         value = self._data.get("modes")
         if value is None:
             return None
         plain = isinstance(value, dict) and all(
-            isinstance(said, str | bool | None) for said in value.values()
+            isinstance(given_names, str | bool | None) for given_names in value.values()
         )
         self._check("modes", "a table of mode: what the function calls it", plain)
         self._known("modes", "mode", value, known_modes())
@@ -133,7 +133,7 @@ class AdapterValues:
         return value
 
     def names(self) -> Names:
-        """What a framework calls the arguments that say how losses are aggregated."""
+        """Return what a framework calls the arguments that choose how losses are aggregated."""
         given, known = self._data[VALIDATES], {f.name for f in fields(Names)}
         right = isinstance(given, dict) and given.keys() <= known
         self._check(VALIDATES, f"a table with keys of {', '.join(sorted(known))}", right)
@@ -143,21 +143,21 @@ class AdapterValues:
         self._check(VALIDATES, f"a table of texts, {' and '.join(sorted(_TABLES))} tables", right)
         forbidden = tables.get("forbidden", {})
         self._check(VALIDATES, "lists of modes", all(map(are_texts, forbidden.values())))
-        said = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
-        self._known(VALIDATES, "mode", said, MODES)
-        right = bool(said) and bool(given.get("mode", NAME))
+        given_names = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
+        self._known(VALIDATES, "mode", given_names, MODES)
+        right = bool(given_names) and bool(given.get("mode", NAME))
         self._check(VALIDATES, "a table with what names the mode, and modes", right)
         return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
 
     def forms(self) -> tuple[str, ...]:
-        """The forms of logs that are merged."""
+        """Return the forms of logs that are merged."""
         found = self.texts(MERGES)
         self._known(MERGES, "form of logs", found, FORMS)
         self._check(MERGES, "one form of logs at least", bool(found))
         return found
 
     def promises(self) -> Promises:
-        """What a dealer is for."""
+        """Return what a dealer is for."""
         given, known = self._data[DEALS], {f.name for f in fields(Promises)}
         right = isinstance(given, dict) and given.keys() <= known
         self._check(DEALS, f"a table with keys of {', '.join(sorted(known))}", right)

@@ -1,4 +1,4 @@
-"""What a convention says: which functions it calls, with what, and what it can ever get right."""
+"""What a convention declares: which functions it calls, with what, and what it can get right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 import numpy as np
 
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ the oracles know."""
 LogRule = Literal["engine", "unmerged", "merge_logs"]
 """How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
 reduced as the loss is and a pair is a sum over a count; or not at all, as Tinker's client, which
-returns what a call has logged; or by a function of its own, which an adapter has."""
+returns what a call has logged; or by the adapter's own function."""
 ADAPTED = "adapter"
-"""In a convention's place, where a person's own file says how the reducer is called."""
+"""In a convention's place, where a person's own file declares how the reducer is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertPlace:
-    """A rank's place in expert parallelism: ``group`` shares one set of experts, one part each;
-    ``copies`` hold the same part."""
+    """A rank's place among experts: ``group`` shares one set, ``copies`` hold the same part."""
 
     rank: int
     size: int
@@ -57,11 +56,11 @@ class Site:
     counts_rejected: bool = True
     """Whether denominators use the masks before rejection (the policy's default)."""
     terms: int = 0
-    """Auxiliary per-token inputs that the candidate takes beside the losses."""
+    """Auxiliary per-token inputs that the candidate takes next to the losses."""
     term: int | None = None
     """The one that has values, modulo their number; None for the losses."""
     elsewhere: int = 0
-    """Tokens of one more rollout and prompt that are counted, and that nobody has."""
+    """Tokens of one more rollout and prompt that are counted, and that no rank has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
     experts: ExpertPlace | None = None
@@ -85,8 +84,11 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Misuse:
-    """A call that contradicts itself. ``spoil`` turns a good call's arguments, by name, into it, in
-    a rank; a candidate that validates its arguments raises."""
+    """A call that contradicts itself.
+
+    ``spoil`` turns a good call's arguments, by name, into it, in a rank; a candidate that validates
+    its arguments raises.
+    """
 
     name: str
     sentence: str
@@ -101,8 +103,10 @@ Bound = Callable[[int, "Tensor"], Output]
 
 @dataclass(frozen=True, slots=True)
 class WholeStep:
-    """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given;
-    what a convention's ``bind`` returns instead of calls of a loss."""
+    """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given.
+
+    A convention's ``bind`` returns it instead of calls of a loss.
+    """
 
     train: Callable[[nn.Module], None]
 
@@ -135,12 +139,11 @@ class Convention(Protocol):
 
     @property
     def mode_is_argument(self) -> bool:
-        """Whether the candidate is told the mode, so that one function implements several."""
+        """Whether the candidate takes the mode as an argument: one function has several."""
 
     @property
     def fixes_engine(self) -> bool:
-        """Whether its framework alone says how local losses become the update: where it does not,
-        an engine that nobody has named is an assumption."""
+        """Whether its framework determines how local losses become the update, or it is assumed."""
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
@@ -148,13 +151,15 @@ class Convention(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the verdict says of it, such as what is not exercised."""
+        """What the verdict notes of it, such as what is not exercised."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names, as the misuses know them, of what it passes by position; what it passes by keyword
-        has its own. Empty where the function's own names hold: then it may call anything, methods
-        and keyword-only parameters too."""
+        """Names, as the misuses know them, of what it passes by position.
+
+        What it passes by keyword has its own. Empty where the function's own names hold: then it
+        may call anything, methods and keyword-only parameters too.
+        """
 
     @property
     def misuses(self) -> tuple[Misuse, ...]:
@@ -167,7 +172,7 @@ class Convention(Protocol):
         """Whether the function has this convention's shape."""
 
     def default_engine(self, mode: str | None) -> str:
-        """The engine this convention's trainers use for the mode."""
+        """Return the engine this convention's trainers use for the mode."""
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         """Why the cell cannot be right, or None (parallel.md, "Which cells can be right").
@@ -180,12 +185,12 @@ class Convention(Protocol):
 
 
 def mask_tensor(mask: bytes, dtype: DTypeLike, device: torch.device) -> Tensor:
-    """A 0/1 mask as a 1-D tensor of its own memory."""
+    """Return a 0/1 mask as a 1-D tensor of its own memory."""
     import torch
 
     return placed(torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype)), device)
 
 
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new tensor of the processor's, where it belongs: it costs nothing to leave it there."""
+    """Move a new tensor of the processor's to the device: it costs nothing to leave it there."""
     return tensor if device.type == "cpu" else tensor.to(device)

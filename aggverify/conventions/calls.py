@@ -1,5 +1,4 @@
-"""Functions that reduce no losses and are judged call by call: what must be refused, and what must
-not."""
+"""Functions that reduce no losses and are judged call by call: which must be refused, which not."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ class JudgedCall:
 
 
 @runtime_checkable
-class Called(Protocol):
+class PerCallConvention(Protocol):
     """A convention of such functions."""
 
     @property

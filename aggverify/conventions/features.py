@@ -29,4 +29,5 @@ FEATURES: Mapping[str, str] = {
 }
 """What a step or layout may contain that not every convention can see."""
 UNUSUAL = frozenset({"bshd", "generations", EXPERTS})
-"""Those of few frameworks: seen by the conventions that say so, and where they are claimed."""
+"""Those of few frameworks: seen by the conventions that declare them, and where they are
+claimed."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NOT_KNOWN = "the masks of a step of which only the counts are known"
 
 
-class NotTold(Breach):
+class FieldNotAvailable(Breach):
     """The candidate asks for these masks: steps of that kind are not for it."""
 
     name = "not available"
@@ -55,7 +55,7 @@ class LazyFields:
 
     def step_masks(self) -> list[Tensor]:
         if self._site.elsewhere:
-            raise NotTold(f"it asks for {NOT_KNOWN}")
+            raise FieldNotAvailable(f"it asks for {NOT_KNOWN}")
         return self._masks(range(len(self._site.case.step.samples)))
 
     def step_ids(self) -> list[int]:

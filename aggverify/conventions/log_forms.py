@@ -16,8 +16,10 @@ Log = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LogTerm:
-    """What one micro-batch on one rank adds to a key: this rank's sum, and what it is a mean over,
-    of which every context-parallel rank counts all."""
+    """What one micro-batch on one rank adds to a key.
+
+    This rank's sum, and what it is a mean over, of which every context-parallel rank counts all.
+    """
 
     total: float
     count: int
@@ -33,7 +35,7 @@ def part(key: str, dp: int, cp: int, k: int, *, shared: bool) -> LogTerm:
 
 
 def legacy(parts: Mapping[str, LogTerm]) -> Log:
-    """slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
+    """Return slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
     import torch
 
     [count] = {p.count for p in parts.values()}
@@ -42,7 +44,7 @@ def legacy(parts: Mapping[str, LogTerm]) -> Log:
 
 
 def normalised(parts: Mapping[str, LogTerm]) -> Log:
-    """The same with a count for each key."""
+    """Return the same with a count for each key."""
     import torch
 
     return StandInDict(
@@ -94,8 +96,10 @@ _BOTH: Mapping[str, Spoil] = {
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """How logs are written and merged, and what must be refused. ``shared``: one count for all
-    keys; ``over_rollouts``: it is not used, and each key's sum is divided by the step's rollouts.
+    """How logs are written and merged, and what must be refused.
+
+    ``shared``: one count for all keys; ``over_rollouts``: it is not used, and each key's sum is
+    divided by the step's rollouts.
     """
 
     write: Callable[[Mapping[str, LogTerm]], Log]

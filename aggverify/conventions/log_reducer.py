@@ -11,6 +11,7 @@ import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.log_forms import (
     BOTH_MERGED,
     FORMS,
@@ -21,13 +22,13 @@ from aggverify.conventions.log_forms import (
     mixed,
     part,
 )
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.trainer import TrainContext, context
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 
 _ROUNDINGS = 6
-"""Beside the additions: a division, a factor of ``cp_size``, and what turns them into floats."""
+"""In addition to the additions: a division, a factor of ``cp_size``, and what turns them into
+floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _logs(site: Site, form: LogForm, least: int = 1) -> list[Log]:
 
 
 def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
-    """What is wrong with a key of the merged logs."""
+    """Return what is wrong with a key of the merged logs."""
     if not isinstance(out, Mapping):
         return f"returns {type(out).__name__}, no mapping of names to numbers"
     found = [v for name, v in out.items() if str(name).rpartition("/")[2] == key]
@@ -106,15 +107,16 @@ def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
 
 
 def plainly(function: Callable[..., Any], logs: list[Log], ctx: LogContext) -> Any:
-    """How it is called where no adapter says it."""
+    """How it is called where no adapter declares it."""
     return function(logs, ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class LogReducer:
-    """A function that adds up a rank's logs, one a micro-batch, over all ranks, and returns every
-    key's mean. Logs are slime's and miles': ``{"keys", "values"}`` with one count in front, or
-    ``{"keys", "values", "normalizers"}`` with a count for each key.
+    """A function that adds up a rank's logs over all ranks, and returns every key's mean.
+
+    There is one log a micro-batch. Logs are slime's and miles': ``{"keys", "values"}`` with one
+    count in front, or ``{"keys", "values", "normalizers"}`` with a count for each key.
     """
 
     name: str = "log-reducer"

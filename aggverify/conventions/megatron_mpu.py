@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Place:
-    """This rank's place in the grid, shared with the functions below."""
+    """The place of this rank in the grid, shared with the functions below."""
 
     dp_rank: int = 0
     dp_size: int = 1
@@ -68,7 +68,7 @@ def install() -> None:
 def place(
     dp_rank: int, dp_size: int, cp_rank: int, cp_size: int, dp_group: Any, cp_group: Any
 ) -> None:
-    """Tell ``megatron.core.mpu`` where this rank stands for the coming case."""
+    """Set this rank's place in ``megatron.core.mpu`` for the next case."""
     _place.dp_rank, _place.dp_size = dp_rank, dp_size
     _place.cp_rank, _place.cp_size = cp_rank, cp_size
     _place.dp_group, _place.cp_group = dp_group, cp_group

@@ -39,7 +39,7 @@ class MicroBatch(HasTokens):
     group_ids: list[int]
     rollout_tokens: list[int]
     """Unmasked tokens of each sample's whole rollout, over the whole step. Whether rejected ones
-    count, here and in all counts below, is the declared policy's to say."""
+    count, here and in all counts below, depends on the declared policy."""
     group_tokens: list[int]
     """Unmasked tokens of each sample's whole prompt group, over the whole step."""
     step_rollout_tokens: list[int]
@@ -64,7 +64,7 @@ class MicroBatch(HasTokens):
     samples: list[int] = field(default_factory=list)
     """Which of the step's samples these are, by their places in ``step_masks``."""
     mode: str | bool | None = None
-    """The mode under the framework's own name, where the function is told it."""
+    """The mode under the framework's own name, where the function takes it."""
     per_token: bool = False
     """Whether the trainer divides by token counts, as Megatron's ``calculate_per_token_loss``."""
     index: int = 0
@@ -104,16 +104,14 @@ class MicroBatch(HasTokens):
 
     @property
     def mask(self) -> Tensor:
-        """The local masks in the form of the losses: one after the other, or padded rows where an
-        adapter asks for rows."""
+        """Local masks, concatenated as the losses are, or padded rows if an adapter asks so."""
         import torch
 
         return torch.cat(self.local_masks) if self._mask is None else self._mask
 
     @property
     def cu_seqlens(self) -> Tensor:
-        """Where each sample of the form that the losses are given in begins, one after the other,
-        and the last one ends; int32."""
+        """Starts of the samples in the losses' form, one after the other, and the end; int32."""
         import torch
 
         lengths = [*map(len, self.local_masks)] if self._lengths is None else self._lengths
@@ -122,8 +120,7 @@ class MicroBatch(HasTokens):
 
     @property
     def window_masks(self) -> list[list[Tensor]]:
-        """Full masks of all micro-batches of this rank, for code that counts before the first
-        backward."""
+        """Return the rank's full masks, for code that counts before the first backward."""
         return [] if self._beyond is None else self._beyond.window_masks()
 
     @property
@@ -195,6 +192,6 @@ class MicroBatch(HasTokens):
     def rows(
         self, losses: Tensor, *, side: Side = "right", width: Width = "micro-batch"
     ) -> tuple[Tensor, Tensor]:
-        """The losses and their masks as padded ``(B, T)`` rows."""
+        """Return the losses and their masks as padded ``(B, T)`` rows."""
         masks = self.padded(self.local_masks, side=side, width=width)
         return self.padded(losses, side=side, width=width), masks

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Output, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.misuses import NATIVE
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES
 
@@ -87,7 +87,7 @@ class Native:
 
 
 def output(out: Any) -> Output:
-    """What a reducer has returned, in one of the four forms there are."""
+    """Return what a reducer has returned, in one of the four forms there are."""
     if not isinstance(out, tuple):
         return Output(out)
     if len(out) == 2 and isinstance(out[1], Mapping):

@@ -126,13 +126,13 @@ _ROLES: Mapping[str, Role] = {
 COUNTS = frozenset(
     {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
 )
-"""Of which a name alone does not say for certain what is counted."""
+"""Of which a name alone does not determine what is counted."""
 _OF_THE_STEP = ("global", "batch", "step", "total", "gbs")
 """In the name of a count that is the step's beyond doubt."""
 
 
 def is_of_the_step(parameter: str) -> bool:
-    """Whether the name of a count says that it is the step's, rather than the micro-batch's."""
+    """Whether by its name a count is the step's, rather than the micro-batch's."""
     return any(word in parameter.lower() for word in _OF_THE_STEP)
 
 
@@ -142,7 +142,7 @@ _LOG_PROBS = ("_logps", "_logp", "_logprobs", "_logprob", "_log_probs", "_log_pr
 
 
 def role(parameter: str) -> Role | None:
-    """What a parameter of that name stands for, as far as one can say."""
+    """Return what a parameter of that name stands for, as far as it is known."""
     name = parameter.strip("*_").lower()
     found = _ROLES.get(name)
     if found is None and name.endswith(_LOG_PROBS):

@@ -1,5 +1,7 @@
-"""The level above a reducer, ``loss(log_probs, advantages, batch)``: ratios, what is done to them
-and the mean, in one function."""
+"""The level above a reducer, ``loss(log_probs, advantages, batch)``.
+
+Ratios, what is done to them and the mean, in one function.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES, objective
 
@@ -41,16 +43,20 @@ Ratios = Literal["at 1", "apart", "of the losses"]
 
 
 def ratios_of(mode: str | None) -> Ratios:
-    """To what policies: all the same one, each its own, or, for a known objective, those that have
-    the losses for log-ratios."""
+    """Return the ratios, to policies that are all the same, each its own, or by an objective.
+
+    A known objective has those that have the losses for log-ratios.
+    """
     if mode is None or mode == NONLINEAR:
         return "at 1" if mode is None else "apart"
     return "at 1" if objective(mode) is None else "of the losses"
 
 
 def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
-    """Log-probabilities, those before, of the rollout engine and of the reference policy, and
-    advantages, which have these losses at ratio 1.
+    """Return log-probabilities and advantages which have these losses at ratio 1.
+
+    Log-probabilities are those of now, those before, of the rollout engine and of the reference
+    policy.
 
     The gradient runs through the log-probabilities alone, and is the weight there, with the
     advantage taken out. Behind the mask no ratio is 1: what stands there is exponentiated too, and
@@ -87,8 +93,11 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
 
 
 def score_terms(losses: Sequence[float]) -> tuple[float, ...]:
-    """Per token, minus the advantage times the log-probability, as REINFORCE and CISPO report it:
-    at ratio 1 its gradient is that of the ratio. Of the losses that ``policy_inputs`` is given."""
+    """Return, per token, minus the advantage times the log-probability.
+
+    So REINFORCE and CISPO report it: at ratio 1 its gradient is that of the ratio. Of the losses
+    that ``policy_inputs`` is given.
+    """
     return tuple(loss * (-1 - abs(loss) % 1) for loss in losses)
 
 
@@ -101,8 +110,10 @@ def _not_claimed() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
-    """A function that makes ratios of log-probabilities, clips or masks them, and returns its share
-    of the step scalar: ``sum(w * loss)`` with the advantages for minus losses, where ratios are 1.
+    """A function of log-probabilities that makes ratios and returns its share of the step scalar.
+
+    It clips or masks ratios. The share is ``sum(w * loss)`` with the advantages for minus losses,
+    where ratios are 1.
 
     At other ratios (all of ``--mode nonlinear``) only layouts are compared. Under an objective that
     is known, log-probabilities differ from all others by the losses.

@@ -1,5 +1,8 @@
-"""How a function is given per-token values: as padded rows of responses, as rows of whole
-sequences, prompt and padding included, or as those packed one after the other."""
+"""How a function is given per-token values.
+
+As padded rows of responses, as rows of whole sequences, prompt and padding included, or as those
+packed one after the other.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Places:
     """Of each sample, its places before rows are padded."""
 
     def filled(self, values: Tensor) -> Tensor:
-        """The values in this form, with 0 elsewhere; gradients flow back."""
+        """Return the values in this form, with 0 elsewhere; gradients flow back."""
         import torch
 
         size = int(np.prod(self.shape))
@@ -89,8 +92,11 @@ def _samples(
 def _sequences(
     case: Case, members: Sequence[int], cp_rank: int, tokens: Sequence[Index]
 ) -> Iterator[tuple[int, Index]]:
-    """A token stands where its logit is, one place before its own; the last logit has no token.
-    Context-parallel ranks have whole chunks, the padding that makes them alike included."""
+    """Yield tokens where their logits are: one place before their own.
+
+    The last logit has no token. Context-parallel ranks have whole chunks, the padding that makes
+    them equal included.
+    """
     layout, cp = case.layout, case.layout.cp_size
     samples = [case.step.samples[i] for i in members]
     prompts = [max(s.prompt_length, 1) for s in samples]

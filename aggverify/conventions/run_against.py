@@ -24,18 +24,18 @@ class RunAgainst:
 
 
 def run_against(how: Any) -> tuple[RunAgainst, ...]:
-    """What a convention names, the newest first; nothing of one that names none."""
+    """Return what a convention names, the newest first; nothing of one that names none."""
     found: tuple[RunAgainst, ...] = getattr(how, "run_against", ())
     return found
 
 
 def framework(how: Any) -> str:
-    """What the convention calls, as a person knows it."""
+    """Return what the convention calls, as a person knows it."""
     return next((one.name for one in run_against(how)), str(how.title))
 
 
 def newer(how: Any, installed: Mapping[str, str]) -> tuple[str, ...]:
-    """A note for every installed package that is newer than any version it was run against."""
+    """Return a note for every installed package newer than any version it was run against."""
     known: dict[str, RunAgainst] = {}
     for one in run_against(how):
         if one.name not in known or _key(known[one.name].version) < _key(one.version):
@@ -48,6 +48,6 @@ def newer(how: Any, installed: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _key(version: str) -> tuple[int, ...]:
-    """The numbers of a release, as far as they are compared."""
+    """Return the numbers of a release, as far as they are compared."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, found[0].split("."))) if found else ()

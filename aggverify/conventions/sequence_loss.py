@@ -1,5 +1,7 @@
-"""An adapter's function whose weights are read off the gradient of one of its arguments: a loss of
-log-probabilities with one advantage a sequence."""
+"""An adapter's function whose weights are read off the gradient of one of its arguments.
+
+It is a loss of log-probabilities with one advantage a sequence.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceBatch(PolicyBatch):
-    """A micro-batch with what a sequence was worth, and log-probabilities to compare with, in the
-    form of those that are given."""
+    """A micro-batch with what a sequence was worth, and log-probabilities to compare with.
+
+    These are in the form of those that are given.
+    """
 
     advantages: Tensor
     """One a sample."""
@@ -32,7 +36,7 @@ def one_a_sequence(advantages: Any, mask: Any, lengths: Any) -> Any:
 
 
 def with_advantages(losses: Tensor, batch: MicroBatch, ratios: str) -> tuple[Tensor, SequenceBatch]:
-    """The argument whose gradient is read, and the batch that goes with it."""
+    """Return the argument whose gradient is read, and the batch that goes with it."""
     mask = batch.mask.bool()
     given, old, rollout, ref, advantages = policy_inputs(losses, mask, ratios)
     found = SequenceBatch(

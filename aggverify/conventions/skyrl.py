@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.base import Bound, Misuse, Output, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.misuses import SKYRL
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.skyrl_rows import SkyrlRows
 from aggverify.engines import usual
@@ -53,7 +53,7 @@ def _not_claimed() -> dict[str, str]:
 class SkyrlAdvantages:
     """Since March 2026: the driver scales the advantages of all rows, ranks take masked sums.
 
-    The candidate's module must offer ``reduce_loss(loss, loss_mask)`` beside the function.
+    The candidate's module must offer ``reduce_loss(loss, loss_mask)`` next to the function.
     """
 
     name: str = "skyrl"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Output, Site, mask_tensor
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.misuses import SLIME
-from aggverify.conventions.offer import Offer
 from aggverify.engines import usual
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SlimeHook:
 
     def recognises(self, offer: Offer) -> bool:
         # A fourth parameter of another name is slime's core function, whose fourth positional
-        # argument means something else; miles' core has the hook's four, and more of its own.
+        # argument means something else; miles' core has the hook's four, and others.
         core = {"denominators", "qkv_format", "max_seq_lens"} & set(offer.parameters)
         return offer.parameters[:4] == _ARGUMENTS and not core
 

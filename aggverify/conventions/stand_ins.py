@@ -1,5 +1,8 @@
-"""What a convention hands to a framework in the place of its own objects. What is read of one and
-is not in it shows that the convention does not know this version (``trainer/blame.py``)."""
+"""What a convention hands to a framework in the place of its own objects.
+
+What is read of one and is not in it shows that the convention does not know this version
+(``trainer/blame.py``).
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Totals:
 
     @cached_property
     def extent(self) -> dict[str, Any]:
-        """What a batch has of the step and of its rank beside the denominators."""
+        """What a batch has of the step and of its rank, except the denominators."""
         every, counts = self._site.case.step.samples, self.step
         cells = self._site.case.layout.micro_batches[self._site.dp_rank]
         samples = [every[i] for cell in cells for i in cell]

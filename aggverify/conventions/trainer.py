@@ -1,5 +1,7 @@
-"""A whole training step, ``train_step(model, micro_batches, ctx)``: what lies between the reducer
-and the optimizer, in the person's own code."""
+"""A whole training step, ``train_step(model, micro_batches, ctx)``.
+
+It is what lies between the reducer and the optimizer, in the person's own code.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.base import ExpertPlace, Misuse, Site, WholeStep
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
 from aggverify.oracles import LEGACY, MODES
@@ -70,9 +72,10 @@ def _not_claimed() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TrainStepFunction:
-    """A function that wraps the model as it likes, runs all micro-batches of one step forward and
-    backward, and leaves the update: as the parameters' gradient, the same on all ranks (or
-    sharded, as FSDP2 does), or, after ``torch.optim.SGD(lr=1)``, as their change.
+    """A function that wraps the model, runs all micro-batches of one step, and leaves the update.
+
+    It runs them forward and backward. The update is the parameters' gradient, the same on all ranks
+    (or sharded, as FSDP2 does), or, after ``torch.optim.SGD(lr=1)``, their change.
     """
 
     name: str = "trainer"

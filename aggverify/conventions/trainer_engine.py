@@ -1,5 +1,7 @@
-"""An engine-like object, ``forward_backward(batch)`` and ``step()``: what a whole training step is
-where the loop over micro-batches is its trainer's."""
+"""An engine-like object, ``forward_backward(batch)`` and ``step()``.
+
+It is a whole training step where the loop over micro-batches is its trainer's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.trainer import TrainContext, TrainStepFunction
 
 if TYPE_CHECKING:
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainerEngine(TrainStepFunction):
-    """A function that makes such an object for every step, with a model of its own: all of the
-    rank's micro-batches are given to it in order, then it steps.
+    """A function that makes such an object for every step, with its own model.
+
+    All of the rank's micro-batches are given to it in order, then it steps.
     """
 
     name: str = "trainer-engine"

@@ -1,5 +1,7 @@
-"""Arguments that say how losses are aggregated, by their names: which go together, and which a
-validator must refuse."""
+"""Arguments that choose how losses are aggregated, by their names.
+
+Which go together, and which a validator must refuse.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ def _modes() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A framework's arguments that say how losses are aggregated, those of slime and miles unless
-    an adapter says others; "" for what it does not have."""
+    """A framework's arguments that choose how losses are aggregated.
+
+    They are those of slime and miles unless an adapter names others; "" for what it does not have.
+    """
 
     mode: str = "loss_aggregation"
     modes: Mapping[str, Any] = field(default_factory=_modes)
@@ -71,23 +75,23 @@ Validate = Callable[[Callable[..., Any], StandIn], Any]
 
 
 def plainly(function: Callable[..., Any], args: StandIn) -> Any:
-    """How a validator is called where no adapter says it."""
+    """How a validator is called where no adapter declares it."""
     return function(args)
 
 
 def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[JudgedCall]:
-    """Every call that must be refused beside the nearest ones that must not."""
+    """Every call that must be refused, with the nearest ones that must not."""
 
-    def once(says: str, arguments: Arguments, *, refused: bool) -> JudgedCall:
+    def once(sentence: str, arguments: Arguments, *, refused: bool) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> None:
             validate()(function, StandIn(**arguments))
 
-        return JudgedCall(says, says, refused, make)
+        return JudgedCall(sentence, sentence, refused, make)
 
-    for says, arguments in _right(names):
-        yield once(says, arguments, refused=False)
-    for says, arguments in _wrong(names):
-        yield once(says, arguments, refused=True)
+    for sentence, arguments in _right(names):
+        yield once(sentence, arguments, refused=False)
+    for sentence, arguments in _wrong(names):
+        yield once(sentence, arguments, refused=True)
     if "constant" in names.modes and names.divisor:
         for divisor, refused in ((_OTHER, False), (0, True)):
             yield _again(names, divisor, validate, refused=refused)
@@ -103,8 +107,8 @@ def _right(names: Names) -> Named:
         yield f"{names.mode} {value!r}", names.right(mode)
         for coefficient, modes in names.forbidden.items():
             if mode not in modes:
-                says = f"{coefficient} {_COEFFICIENT} with {names.mode} {value!r}"
-                yield says, {**names.right(mode), coefficient: _COEFFICIENT}
+                sentence = f"{coefficient} {_COEFFICIENT} with {names.mode} {value!r}"
+                yield sentence, {**names.right(mode), coefficient: _COEFFICIENT}
     if "constant" in names.modes and names.divisor:
         for divisor in _DIVISORS:
             yield f"{names.divisor} {divisor}", names.right("constant", divisor=divisor)
@@ -131,16 +135,16 @@ def _wrong(names: Names) -> Named:
         in_mode = f"with {names.mode} {value!r}"
         if names.divisor and mode == "constant":
             for divisor in _NOT_DIVISORS:
-                says = f"{names.divisor} {divisor} {in_mode}"
-                yield says, names.right(mode, divisor=divisor)
+                sentence = f"{names.divisor} {divisor} {in_mode}"
+                yield sentence, names.right(mode, divisor=divisor)
         elif names.divisor:
             yield f"{names.divisor} {_DIVISOR} {in_mode}", names.right(mode, divisor=_DIVISOR)
         if names.per_token and mode in ("prompt_mean", "constant"):
             yield f"{names.per_token} {in_mode}", names.right(mode, per_token=True)
         for coefficient, modes in names.forbidden.items():
             if mode in modes:
-                says = f"{coefficient} {_COEFFICIENT} {in_mode}"
-                yield says, {**names.right(mode), coefficient: _COEFFICIENT}
+                sentence = f"{coefficient} {_COEFFICIENT} {in_mode}"
+                yield sentence, {**names.right(mode), coefficient: _COEFFICIENT}
     if "prompt_mean" in names.modes and names.group_size and names.batch_size:
         for batch in (2 * _GROUP + 1, _GROUP - 1):
             yield (
@@ -154,15 +158,15 @@ def _wrong(names: Names) -> Named:
 def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
     """So many prompt groups to two ranks."""
     batch = groups * _GROUP
-    says = f"{names.batch_size} {batch} of {names.group_size} {_GROUP} to {names.shards} 2"
-    return says, names.right("prompt_mean", batch_size=batch, shards=2)
+    sentence = f"{names.batch_size} {batch} of {names.group_size} {_GROUP} to {names.shards} 2"
+    return sentence, names.right("prompt_mean", batch_size=batch, shards=2)
 
 
 def _again(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """Validated, changed, and validated once more."""
-    says = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
+    """Validate, change, and validate once more."""
+    sentence = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
     given = names.right("constant"), {names.divisor: divisor}
 
     def make(function: Callable[..., Any], site: Site) -> None:
@@ -171,14 +175,14 @@ def _again(
             vars(args).update(arguments)
             validate()(function, args)
 
-    return JudgedCall(says, says, refused, make)
+    return JudgedCall(sentence, sentence, refused, make)
 
 
 def _from_file(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """The value comes from a file that the arguments name."""
-    says = f"{names.divisor} {divisor} in the file of {names.overrides}"
+    """Return a call whose value comes from a file that the arguments name."""
+    sentence = f"{names.divisor} {divisor} in the file of {names.overrides}"
 
     def make(function: Callable[..., Any], site: Site) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -187,4 +191,4 @@ def _from_file(
             given = names.right("constant", overrides=str(path))
             validate()(function, StandIn(**given))
 
-    return JudgedCall(says, says, refused, make)
+    return JudgedCall(sentence, sentence, refused, make)

@@ -8,15 +8,17 @@ from typing import Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A function that raises where arguments contradict themselves, and leaves those alone that do
-    not. Nothing is reduced."""
+    """A function that raises where arguments contradict themselves, and leaves others alone.
+
+    Nothing is reduced.
+    """
 
     name: str = "validation"
     title: str = "a validator of arguments"
@@ -36,7 +38,7 @@ class Validation:
     names: Names = field(default_factory=Names)
     validate: Callable[[], Validate] = field(default=lambda: plainly, compare=False)
     path: str | None = None
-    """Of the adapter that says how it is called."""
+    """Of the adapter that declares how it is called."""
 
     @property
     def calls(self) -> tuple[JudgedCall, ...]:

@@ -1,5 +1,7 @@
-"""From observed weights to the mistake: the factor in the layout's own names, the closed form, the
-historic bug."""
+"""From observed weights to the mistake.
+
+By the factor in the layout's own names, the closed form, the historic bug.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.factors import gives as factor_gives
-from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
+from aggverify.diagnosis.forms import ClosedForm, closed_forms, distinguishing_case_of
 from aggverify.diagnosis.mask_leak import MaskLeak, Poison, mask_leak, poisoned
 from aggverify.diagnosis.merge import gives, merge_diagnoses
 from aggverify.diagnosis.nonlinear import COUNT
@@ -33,22 +35,22 @@ from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
 _FORMS = 12
-"""So many of the simplest fitting forms are told apart by further cases."""
+"""So many of the simplest fitting forms are distinguished by further cases."""
 
 
 def diagnose(
     subject: Subject, finding: Finding, tiers: Sequence[Sequence[WeightObservation]]
 ) -> Diagnosis | None:
-    """The most specific explanation that fits every observation of the widest tier that has one.
+    """Return the most specific explanation of every observation of the widest tier that has one.
 
     ``tiers``: sets of observations, the first over all layouts, later ones over fewer.
     """
     if finding.traits.diagnosed is Diagnosed.VALUE:
         return _value(subject, finding, tiers)
     right = [o for o in tiers[0] if o.case.layout.is_trivial and is_right(o)]
-    beside = right if finding.case.layout.is_trivial else ()
+    also_observed = right if finding.case.layout.is_trivial else ()
     for tier in tiers:
-        found = _explained(subject, finding, tier, beside)
+        found = _explained(subject, finding, tier, also_observed)
         if found is not None and not _misses(found, finding, tier):
             return found
     return None
@@ -64,7 +66,7 @@ def _misses(found: Diagnosis, finding: Finding, observations: Sequence[WeightObs
 def _its_own(
     finding: Finding, observations: Sequence[WeightObservation]
 ) -> WeightObservation | None:
-    """The observation of the finding's own weights."""
+    """Return the observation of the finding's own weights."""
     if finding.observed is None:
         return None
     again, alone = np.array(finding.observed), (finding.case.step, finding.case.layout)
@@ -75,7 +77,7 @@ def _its_own(
 def _factor(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Factor | None:
-    """The factor common to all, if it gives this finding's weights as exactly as they are known."""
+    """Return the factor common to all, if it gives this finding's weights as they are known."""
     factor = common_factor(subject, observations)
     own = _its_own(finding, observations) if factor is not None else None
     expected = own.expected if own is not None else None
@@ -87,25 +89,25 @@ def _factor(
 def distinguishing_case(
     observations: Sequence[WeightObservation], candidates: Sequence[Case]
 ) -> Case | None:
-    """A candidate on which the forms that still fit foretell different weights, if there is one."""
+    """Return a candidate on which the forms that still fit foretell different weights, if any."""
     forms = closed_forms(observations)[:_FORMS]
     seen = {o.case for o in observations}
-    return telling(forms, [case for case in candidates if case not in seen])
+    return distinguishing_case_of(forms, [case for case in candidates if case not in seen])
 
 
 def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | None:
-    """A finding that says everything by itself: its code, its check, its fault, and these signs."""
+    """Diagnose a finding without observations: by its code, check, fault, and these signs."""
     bug = known_bug(_clues(subject, finding, *signs))
     if bug is None:
         return None
     # The formula check may have met the same constant, and has the same words for it.
     root = finding.message if bug.in_numbers else bug.sentence
-    # Each auxiliary term has a mistake of its own.
+    # Each auxiliary term has its own mistake.
     return Diagnosis(root, None, bug, root if finding.term is None else f"{root} ({finding.term})")
 
 
 def deviation(subject: Subject, usual: str) -> Diagnosis:
-    """What the engine does to a reducer that is right under the usual one."""
+    """Return what the engine does to a reducer that is right under the usual one."""
     known = subject.engine.deviates
     assert known is not None
     sentence = f"what engine {usual} asks for; this trainer {known.instead}"
@@ -129,7 +131,7 @@ def diagnose_mask(
 
 
 def diagnose_behind(subject: Subject, finding: Finding, seen: MaskLeak) -> Diagnosis | None:
-    """The mistake that lets values behind the mask do this."""
+    """Return the mistake that lets values behind the mask do this."""
     bug = known_bug(replace(_clues(subject, finding), behind=seen))
     return Diagnosis(bug.sentence, None, bug, _apart(bug.sentence)) if bug is not None else None
 
@@ -148,7 +150,7 @@ def diagnose_nonlinear(
 def diagnose_not_finite(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """The mistake that makes something not finite, from where it does."""
+    """Return the mistake that makes something not finite, from where it does."""
     seen = not_finite(observations)
     sentence = in_words(seen) if seen is not None else None
     bug = known_bug(Clues(subject.mode, subject.engine, not_finite=seen))
@@ -158,7 +160,7 @@ def diagnose_not_finite(
 
 
 def _apart(root: str) -> str:
-    """What is not finite has causes of its own: never one with those of wrong weights."""
+    """Mark a root as not finite: such causes are never one with those of wrong weights."""
     return f"not finite: {root}"
 
 
@@ -172,10 +174,13 @@ def _explained(
     subject: Subject,
     finding: Finding,
     observations: Sequence[WeightObservation],
-    beside: Sequence[WeightObservation] = (),
+    also_observed: Sequence[WeightObservation] = (),
 ) -> Diagnosis | None:
-    """Every clue there is in the weights, and the bug that left them. ``beside``: where one rank is
-    right; what is said to be computed instead, whatever the step, must be so there, too."""
+    """Every clue there is in the weights, and the bug that left them.
+
+    ``also_observed``: where one rank is right; the computation that is reported instead, whatever
+    the step, must hold there, too.
+    """
     if not observations:
         return None
     seen = _clues(subject, finding)
@@ -196,7 +201,7 @@ def _explained(
     forms = closed_forms(observations)
     factor = _factor(subject, finding, observations)
     seen = replace(seen, form=forms[0] if forms else None, factor=factor)
-    everywhere = [*observations, *beside]
+    everywhere = [*observations, *also_observed]
     shown = other_mode(subject, everywhere)
     if shown is None and not forms and factor is None:
         shown = distorted_count(everywhere)
@@ -215,8 +220,10 @@ def _explained(
 def diagnose_term(
     subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """What an auxiliary term is, in units of its coefficient: a factor over what it should be, or a
-    formula."""
+    """Return what an auxiliary term is, in units of its coefficient.
+
+    A factor over what it should be, or a formula.
+    """
     if (partial := partial_form(observations)) is not None:
         return _of_term(finding, partial.sentence)
     if (factor := common_factor(subject, observations)) is not None:
@@ -228,8 +235,8 @@ def diagnose_term(
 
 
 def _of_term(finding: Finding, sentence: str) -> Diagnosis:
-    told = f"{sentence}, apart from its coefficient"
-    return Diagnosis(told, None, None, f"{told} ({finding.term})")
+    summary = f"{sentence}, apart from its coefficient"
+    return Diagnosis(summary, None, None, f"{summary} ({finding.term})")
 
 
 def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObservation]) -> Diagnosis:
@@ -251,7 +258,7 @@ def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObserva
 def _relative(
     subject: Subject, finding: Finding, seen: Clues, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """A factor over one rank's own weights, where the formula is wrong or unknown already."""
+    """Return a factor over one rank's own weights, if the formula is wrong or unknown already."""
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
         return None
     factor = _factor(subject, finding, [o.relative_to_trivial for o in observations])
@@ -267,15 +274,18 @@ def _shown(seen: Clues, shown: ObservedSign) -> Diagnosis:
 
 
 def _named(seen: Clues) -> tuple[str | None, str | None]:
-    """The factor's name, and how wrong it makes gradients."""
+    """Return the factor's name, and how wrong it makes gradients."""
     return (None, None) if seen.factor is None else (seen.factor.name, seen.factor.off)
 
 
 def _diagnosis(
     subject: Subject, seen: Clues, form: Predicts | None, sentence: str = ""
 ) -> Diagnosis:
-    """A formula or a factor, with the bug that it is known as. Where a bug is not the whole of it,
-    the formula in words stands for it, and what the engine asks for is the one thing to do."""
+    """Return a formula or a factor, with the bug that it is known as.
+
+    Where a bug is not the whole of it, the formula in words stands for it, and what the engine asks
+    for is the one thing to do.
+    """
     sentence = sentence or (form.sentence if form is not None else "")
     own = whole(seen.form, subject) if seen.form is not None else frozenset(PARTS)
     bug, wanted = known_bug(seen, own), requirement(subject)

@@ -14,10 +14,10 @@ def sorted_by_id(observations: Sequence[WeightObservation]) -> ObservedSign | No
     """In every micro-batch the right weights, but handed out in order of the ids."""
     for unit in ("rollout", "group"):
         # A fully masked sample has no weight that could be seen to move.
-        telling = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
-        foretold = [_by_id(o, unit) for o in telling]
-        fits = all(close(o.observed, f) for o, f in zip(telling, foretold, strict=True))
-        differs = any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True))
+        usable = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+        foretold = [_by_id(o, unit) for o in usable]
+        fits = all(close(o.observed, f) for o, f in zip(usable, foretold, strict=True))
+        differs = any(not close(f, o.exact) for o, f in zip(usable, foretold, strict=True))
         if fits and differs:
             name = "prompt group" if unit == "group" else unit
             return ObservedSign(
@@ -28,12 +28,12 @@ def sorted_by_id(observations: Sequence[WeightObservation]) -> ObservedSign | No
 
 def unsorted_wrongly(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """In every micro-batch the right weights, sorted once more where sorting is to be undone."""
-    telling = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+    usable = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
     for name, key in _SORTED_BY:
         for words, times in (("applied twice, not undone", 2), ("never undone", 1)):
-            foretold = [_sorted_again(o, key, times) for o in telling]
-            fits = all(close(o.observed, f) for o, f in zip(telling, foretold, strict=True))
-            if fits and any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True)):
+            foretold = [_sorted_again(o, key, times) for o in usable]
+            fits = all(close(o.observed, f) for o, f in zip(usable, foretold, strict=True))
+            if fits and any(not close(f, o.exact) for o, f in zip(usable, foretold, strict=True)):
                 return ObservedSign(
                     "unsorted-wrongly", f"the order of samples by {name} is {words}"
                 )
@@ -82,8 +82,8 @@ def _handed_out(o: WeightObservation, whose: Callable[[Sequence[int]], Sequence[
 
 
 def filled_up(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The last sample of every micro-batch with an odd number of them counts twice."""
-    told = False
+    """Find micro-batches of an odd number of samples whose last one counts twice."""
+    seen = False
     for o in observations:
         times = np.repeat(_fillers(o), [s.response_length for s in o.case.step.samples])[o.mask]
         shares = o.observed[o.mask] / (o.exact[o.mask] * times)
@@ -91,8 +91,8 @@ def filled_up(observations: Sequence[WeightObservation]) -> ObservedSign | None:
             continue
         if not close(shares, np.full_like(shares, shares[0])):
             return None
-        told |= bool(np.ptp(times))
-    if not told:
+        seen |= bool(np.ptp(times))
+    if not seen:
         return None
     return ObservedSign(
         "filled-up", "micro-batches are filled up to an even number with the last sample"

@@ -15,8 +15,10 @@ _MISMATCH = re.compile(
 
 
 def samples_at_tokens(case: Case, error: Raised) -> bool:
-    """Whether the last dimension of one tensor is the samples of a micro-batch, of the other their
-    longest response; of sequences that are whole."""
+    """Whether one tensor ends in a micro-batch's samples, the other in their longest response.
+
+    Each is a last dimension; of sequences that are whole.
+    """
     found = _MISMATCH.search(error.message)
     if found is None or case.layout.cp_size > 1:
         return False

@@ -1,4 +1,4 @@
-"""What was recognised of a finding, and the clues by which a bug says what it is recognised by."""
+"""What was recognised of a finding, and the clues by which a bug is recognised."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ class Sign:
 
 
 class Claimed(Part, frozen=True):
-    """One of some modes, none given for any; under an engine that divides by the counts it is
-    handed, or by the rollouts of the step."""
+    """One of some modes, none given for any.
+
+    Under an engine that divides by the counts it is handed, or by the rollouts of the step.
+    """
 
     modes: tuple[str, ...] = ()
     counts: bool = False
@@ -107,8 +109,10 @@ class WholePart(Part, frozen=True):
 
 
 class Error(Part, frozen=True):
-    """An exception with this in its message, or in the candidate's line where it came from; both
-    are regular expressions. Whose message: torch's or the interpreter's, never ours."""
+    """An exception with this in its message, or in the candidate's line where it came from.
+
+    Both are regular expressions. Whose message: torch's or the interpreter's, never ours.
+    """
 
     says: str = ""
     line: str = ""
@@ -123,8 +127,10 @@ class Error(Part, frozen=True):
 
 
 class Broken(Part, frozen=True):
-    """Not finite although every loss is: the losses themselves, or only gradients; where
-    something is empty, or at masked tokens."""
+    """Not finite although every loss is: the losses themselves, or only gradients.
+
+    Where something is empty, or at masked tokens.
+    """
 
     forward: bool
     masked: bool = False
@@ -140,8 +146,11 @@ class Broken(Part, frozen=True):
 
 
 class Leaks(Part, frozen=True):
-    """Values behind the mask that reach the loss, all of these and none of those; or, with none of
-    either, only the gradient. ``weighed``: whether they have weights, None for either."""
+    """Values behind the mask that reach the loss, all of these and none of those.
+
+    Or, with none of either, only the gradient. ``weighed``: whether they have weights, None for
+    either.
+    """
 
     by: tuple[Poison, ...] = ()
     not_by: tuple[Poison, ...] = ()
@@ -209,7 +218,7 @@ class FormShape(Part, frozen=True):
 
     @property
     def open(self) -> frozenset[str]:
-        """Parts of a form that it says nothing of."""
+        """Parts of a form that it leaves open."""
         return frozenset(name for name in PARTS if getattr(self, name) is None)
 
 

@@ -1,5 +1,7 @@
-"""Weights that shrink or grow from one micro-batch to the next: divided, or summed over ranks,
-again at every accumulation."""
+"""Weights that shrink or grow from one micro-batch to the next.
+
+They are divided, or summed over ranks, again at every accumulation.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,16 @@ from aggverify.diagnosis.observation import TOLERANCE, Array, ObservedSign, Weig
 from aggverify.steps.layouts import token_owner
 
 _LONG = 3
-"""Micro-batches of a step on which a power is told from another function of their number."""
+"""Micro-batches of a step on which a power is distinguished from another function of their
+number."""
 _MAX = 64
 
 
 def decay(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The one number, or number of ranks, by a power of which all weights are off: as often as a
-    micro-batch is followed by another one, or once more."""
+    """Return the one number, or number of ranks, by a power of which all weights are off.
+
+    The power: as often as a micro-batch is followed by another one, or once more.
+    """
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
     if max((o.case.layout.num_microbatches for o in usable), default=0) < _LONG:
         return None
@@ -66,11 +71,13 @@ def _ratios(o: WeightObservation) -> Iterator[tuple[Array, Array]]:
 
 
 def _base(ratios: Array, steps: Array) -> Fraction | None:
-    """The number whose negative powers these ratios are."""
-    told = steps > 0
-    if not told.any() or np.ptp(steps[told]) == 0:
+    """Return the number whose negative powers these ratios are."""
+    informative = steps > 0
+    if not informative.any() or np.ptp(steps[informative]) == 0:
         return None
-    base = Fraction(float(ratios[told][0] ** (-1 / steps[told][0]))).limit_denominator(_MAX)
+    base = Fraction(
+        float(ratios[informative][0] ** (-1 / steps[informative][0]))
+    ).limit_denominator(_MAX)
     if base <= 0 or base == 1:
         return None
     return base if _near(ratios, float(base) ** -steps) else None

@@ -16,7 +16,7 @@ _MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 10, 16, 32, 64, 128)
 
 
 def distorted_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The one function of a true count that every observed denominator is, if there is one."""
+    """Return the one function of a true count that every observed denominator is, if any."""
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
     if not usable or any((o.observed[~o.mask] != 0).any() for o in usable):
         return None
@@ -37,7 +37,7 @@ def distorted_count(observations: Sequence[WeightObservation]) -> ObservedSign |
 
 
 def _functions(true: Array, used: Array) -> Iterator[tuple[str, Array]]:
-    """What a count may have been made into, with the one number in it read off the largest."""
+    """Yield what a count may have been made into, with its one number read off the largest."""
     largest, smallest = int(true.argmax()), int(true.argmin())
     moved = used[largest] - true[largest]
     if abs(moved) > TOLERANCE * true[largest]:

@@ -12,7 +12,7 @@ from aggverify.steps.experts import owners, parallel_size
 
 
 def experts_off(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The number of ranks by which experts' gradients are too large or too small."""
+    """Return the number of ranks by which experts' gradients are too large or too small."""
     usable = [o for o in observations if o.experts and _of_experts(o)[o.mask].any()]
     if not usable or not all(_others_right(o) for o in observations if o.experts):
         return None

@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""A diagnosis: what is computed instead, and by which bug."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Predicts(Protocol):
 
     @property
     def cost(self) -> int:
-        """Of several that fit the simplest is told."""
+        """Of several that fit the simplest is reported."""
 
     def predict(self, cases: Sequence[Case]) -> Array:
         """Weights of the unmasked tokens of some cases, one after the other."""
@@ -27,7 +27,7 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the candidate computes instead, as far as it could be told.
+    """What the candidate computes instead, as far as it could be identified.
 
     ``root`` is equal for findings with the same diagnosis, which are shown as one. ``form``: the
     formula that gives the weights, where one does.
@@ -39,4 +39,4 @@ class Diagnosis:
     root: str | None = None
     form: Predicts | None = None
     off: str | None = None
-    """By how much gradients are wrong, where one factor says it: "cp_size times too large"."""
+    """By how much gradients are wrong, where one factor expresses it: "cp_size times too large"."""

@@ -45,7 +45,7 @@ class Factor:
 
 
 def common_factor(subject: Subject, observations: Sequence[WeightObservation]) -> Factor | None:
-    """The named factor if, in every observation, all weights are off by one and the same."""
+    """Return the named factor if, in every observation, all weights are off by one and the same."""
     ratios, used = [], []
     for o in observations:
         if o.expected is None:
@@ -67,7 +67,7 @@ def common_factor(subject: Subject, observations: Sequence[WeightObservation]) -
 def named_ratio(
     subject: Subject, observations: Sequence[WeightObservation], ratios: Sequence[float]
 ) -> Factor | None:
-    """The product of sizes, or the constant, that equals the ratio in every observation."""
+    """Return the product of sizes, or the constant, that equals the ratio in every observation."""
     if not ratios or all(abs(r - 1) <= TOLERANCE for r in ratios) or min(ratios) <= 0:
         return None
     spread = max(ratios) - min(ratios)
@@ -93,8 +93,10 @@ def named_ratio(
 
 
 def gives(factor: Factor, subject: Subject, finding: Finding, expected: Sequence[Fraction]) -> bool:
-    """Whether expected weight times factor is the finding's own weight: closer than the bound, or
-    than that is to what it should be. ``expected``: the mode's weights, or those it is shown with.
+    """Whether expected weight times factor is the finding's own weight.
+
+    Closer than the bound, or than that is to what it should be. ``expected``: the mode's weights,
+    or those it is shown with.
     """
     if finding.observed is None or finding.token is None or finding.error is None:
         return True
@@ -131,7 +133,7 @@ def _exponents(n: int) -> tuple[list[tuple[int, ...]], Array]:
 
 
 def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction) -> Factor:
-    """A number that is the mode's L, or the G of N/(P*G), under that name."""
+    """Return a number that is the mode's L, or the G of N/(P*G), under that name."""
     divisor = subject.divisor if subject.mode == "constant" else None
     for exponent in (1, -1):
         if divisor and abs(float(constant) - divisor**exponent) <= TOLERANCE * float(constant):
@@ -140,13 +142,15 @@ def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction
     per_group = constant.denominator if ("N", 1) in sizes else constant.numerator
     grouped = sorted(n for n, _ in sizes) == ["N", "P"] and constant != 1
     if grouped and 1 in constant.as_integer_ratio():
-        told = f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
-        found = replace(found, sentence=f"{found.sentence}, that is {told}")
+        formula = (
+            f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
+        )
+        found = replace(found, sentence=f"{found.sentence}, that is {formula}")
     return found
 
 
 def product_of_sizes(sizes: Sequence[tuple[str, int]], constant: Fraction = _ONE) -> Factor:
-    """The factor that these sizes with their exponents make, with a number in front."""
+    """Return the factor that these sizes with their exponents make, with a number in front."""
     above = [n for n, e in sizes if e > 0]
     below = [n for n, e in sizes if e < 0]
     if constant.numerator != 1:

@@ -61,7 +61,7 @@ class ClosedForm:
 
     @property
     def cost(self) -> int:
-        """Complexity: of several fitting forms the simplest is told."""
+        """Complexity: of several fitting forms the simplest is reported."""
         terms = [t for t in (self.inner, *self.outer, self.upper) if t is not None]
         return (
             2 * sum(map(abs, self.exponents))
@@ -94,8 +94,10 @@ def parallel_sizes(case: Case) -> tuple[int, int, int]:
 def closed_forms(
     observations: Sequence[WeightObservation], *, partial: bool = False
 ) -> list[ClosedForm]:
-    """All forms that equal the observed weights on every observation, the simplest first;
-    ``partial``: those that are not 0."""
+    """All forms that equal the observed weights on every observation, the simplest first.
+
+    ``partial``: those that are not 0.
+    """
     usable = [o for o in observations if (o.observed[o.mask] != 0).any() or not partial]
     usable = [o for o in usable if o.case.step.num_unmasked]
     if not usable or any(not (np.isfinite(o.observed) & (o.observed >= 0)).all() for o in usable):
@@ -109,8 +111,8 @@ def closed_forms(
     return found or sorted(table.search(tuple(upper_terms())), key=lambda f: f.cost)
 
 
-def telling(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
-    """The first case for which the first form and some other one foretell different weights."""
+def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
+    """Return the first case for which the first form and another one foretell other weights."""
     if len(forms) < 2 or not cases:
         return None
     first = forms[0].predict(cases)
@@ -123,8 +125,11 @@ def telling(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
 
 
 class _Table:
-    """Logarithms of every term on the unmasked tokens, observations one after the other; of
-    neighbours that no term tells apart, as in a long response, the least and the largest weight."""
+    """Logarithms of every term on the unmasked tokens, observations one after the other.
+
+    Of neighbours that no term distinguishes, as in a long response, the least and the largest
+    weight.
+    """
 
     def __init__(self, observations: Sequence[WeightObservation]) -> None:
         cases = [o.case for o in observations]
@@ -162,8 +167,10 @@ class _Table:
         return logs
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
-        """Every form with one of these uppers that fits: none where weights differ that no term
-        tells apart."""
+        """Yield every form with one of these uppers that fits.
+
+        None where weights differ that no term distinguishes.
+        """
         if not self._fits:
             return
         upper_logs = [self._logs[upper] for upper in uppers]
@@ -198,7 +205,7 @@ class _Table:
         for row in np.flatnonzero(fits).tolist():
             powers = exponents()[row]
             if any(e and not self._sizes[:, i].any() for i, e in enumerate(powers)):
-                continue  # a size that is 1 everywhere says nothing
+                continue  # a size that is 1 everywhere is no evidence
             constant = _simple(float(np.exp(difference[row].mean())))
             if constant is not None:
                 yield powers, constant
@@ -211,7 +218,7 @@ def exponents() -> tuple[tuple[int, ...], ...]:
 
 
 def _simple(value: float) -> Fraction | None:
-    """The fraction a person would have written, or None."""
+    """Return the fraction a person would have written, or None."""
     for found in (_near(value), _inverse(_near(1 / value))):
         if found and abs(float(found) - value) <= TOLERANCE * value:
             small = min(found.numerator, found.denominator) <= _MAX_PART

@@ -14,7 +14,7 @@ from aggverify.model import Lines, Suspect
 from aggverify.trainer.conditions import Condition
 
 MOST = 3
-"""Places that are told."""
+"""Places that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,11 @@ class Spectrum:
 def suspects(
     ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> tuple[Suspect, ...]:
-    """The places that tell failing cases from passing ones best, the first of those that the same
-    cases took; nothing where there are none of either, or nothing tells them apart."""
+    """Return the places that best separate failing cases from passing ones.
+
+    The first of those that the same cases took; nothing where there are none of either, or nothing
+    separates them.
+    """
     failing = sum(one.fails for one in ran)
     if not 0 < failing < len(ran):
         return ()
@@ -53,8 +56,10 @@ Place = tuple[str, int, str | None, bool]
 def _suspect(
     place: Place, failing: int, all_failing: int, passing: int, all_passing: int
 ) -> Suspect:
-    """Its sentence is like "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412
-    passing ones"."""
+    """Return a suspect with its sentence.
+
+    Such as "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412 passing ones".
+    """
     function, line, condition, truth = place
     way = "" if condition is None else f", `{condition}` {str(truth).lower()}"
     sentence = (
@@ -67,7 +72,7 @@ def _suspect(
 def _places(
     ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> Iterator[tuple[Place, tuple[bool, ...]]]:
-    """Conditions first: of a branch its condition says more than its first line."""
+    """Conditions first: of a branch its condition is more informative than its first line."""
     for n, condition in enumerate(conditions):
         for truth in (True, False):
             took = tuple(2 * n + truth in one.outcomes for one in ran)

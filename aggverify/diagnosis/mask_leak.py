@@ -33,9 +33,12 @@ _OTHER_STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class MaskLeak:
-    """Which of them change the reported loss, and which the gradient. ``cancels``: infinity gives
-    a NaN although the finite value has changed something: it is added and subtracted again.
-    ``weighed``: masked tokens have a weight of their own, whatever their values."""
+    """Which of them change the reported loss, and which the gradient.
+
+    ``cancels``: infinity gives a NaN although the finite value has changed something: it is added
+    and subtracted again. ``weighed``: masked tokens have a weight of their own, whatever their
+    values.
+    """
 
     value: frozenset[Poison]
     gradient: frozenset[Poison]
@@ -44,7 +47,7 @@ class MaskLeak:
 
 
 def poisoned(case: Case, poison: Poison) -> Case:
-    """The case with this behind its mask; another step where their number matters."""
+    """Return the case with this behind its mask; another step where their number matters."""
     if poison in _OTHER_STEPS:
         return _OTHER_STEPS[poison]
     value = {Poison.NAN: math.nan, Poison.INFINITY: math.inf, Poison.FINITE: 2.0**100}[poison]
@@ -59,9 +62,9 @@ Run = tuple[WeightObservation | None, Mapping[Poison, WeightObservation | None]]
 
 
 def mask_leak(runs: Sequence[Run]) -> MaskLeak:
-    """What they do to values and weights in any of these runs."""
+    """Return what they do to values and weights in any of these runs."""
     seen = [(clean, p, o) for clean, dirty in runs if clean for p, o in dirty.items() if o]
-    value = {p for clean, p, o in seen if o.value is None or not _alike(clean, p, o)}
+    value = {p for clean, p, o in seen if o.value is None or not _equal(clean, p, o)}
     gradient = {
         p
         for clean, p, o in seen
@@ -75,6 +78,6 @@ def mask_leak(runs: Sequence[Run]) -> MaskLeak:
     return MaskLeak(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan, weighed)
 
 
-def _alike(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
-    """On another step only what is not finite tells."""
+def _equal(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
+    """On another step only what is not finite is compared."""
     return poison in _OTHER_STEPS or dirty.value == clean.value

@@ -18,9 +18,11 @@ Masks = list[Bits]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One thing a mask is made into: a sign that the bug table knows, and what follows "the mask
-    is". ``grows``: whether it takes a masked token with a weight to tell it from a token that is
-    left out."""
+    """One thing a mask is made into: a sign of the bug table, and what follows "the mask is".
+
+    ``grows``: whether it takes a masked token with a weight to distinguish it from a token that is
+    left out.
+    """
 
     sign: str
     words: str
@@ -29,7 +31,7 @@ class Made:
 
 
 def made_of_the_mask(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The first of these that is the set of tokens with a weight, in every observation."""
+    """Return the first of these that is the set of tokens with a weight, in every observation."""
     seen = [(o.observed != 0, o.mask, o) for o in observations]
     if not any((weighed != mask).any() for weighed, mask, _ in seen):
         return None
@@ -47,7 +49,7 @@ Parts = tuple[Bits, Bits, list[list[npt.NDArray[np.int64]]]]
 
 
 def _fits(made: Made, seen: Sequence[Parts]) -> bool:
-    tells = False
+    differs = False
     for weighed, mask, places in seen:
         foretold = np.zeros_like(mask)
         for samples in places:
@@ -55,8 +57,8 @@ def _fits(made: Made, seen: Sequence[Parts]) -> bool:
                 foretold[tokens] = bits
         if (foretold != weighed).any():
             return False
-        tells |= bool((foretold & ~mask if made.grows else foretold != mask).any())
-    return tells
+        differs |= bool((foretold & ~mask if made.grows else foretold != mask).any())
+    return differs
 
 
 def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:
@@ -66,7 +68,10 @@ def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:
 
 
 def _pieces(o: WeightObservation) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """What each rank has of each micro-batch, sample by sample; a gather has put it together."""
+    """Yield what each rank has of each micro-batch, sample by sample.
+
+    A gather has put it together.
+    """
     step, layout = o.case.step, o.case.layout
     whole = _whole(o)
     for _, _, members in layout.cells():
@@ -86,7 +91,7 @@ def _each(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
 
 
 def _joined(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
-    """A change of all of them as one row."""
+    """Return a change of all of them as one row."""
 
     def of(masks: Masks) -> Masks:
         ends = np.cumsum([len(mask) for mask in masks])[:-1]
@@ -116,7 +121,7 @@ def _rolled(by: int) -> Callable[[Bits], Bits]:
 
 
 def _twice(mask: Bits) -> Bits:
-    """The kept tokens stand close together, and are masked once more from the first bit on."""
+    """Mask the kept tokens, which stand close together, once more from the first bit on."""
     out = np.zeros_like(mask)
     kept = np.flatnonzero(mask)
     out[kept] = mask[: len(kept)]

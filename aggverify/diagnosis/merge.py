@@ -13,17 +13,20 @@ from aggverify.codes import Diagnosed, Symptom
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.observation import close
 
-Told = tuple[Finding, Diagnosis | None]
+WithDiagnosis = tuple[Finding, Diagnosis | None]
 
 
-def merge_diagnoses(told: Sequence[Told]) -> list[Diagnosis | None]:
-    """The diagnoses, as few as explain the findings: a formula that gives the weights of other
-    cases than its own is theirs as well, the one that gives most of them first."""
-    found = [diagnosis for _, diagnosis in told]
-    open_ = {n for n, (finding, diagnosis) in enumerate(told) if _is_open(finding, diagnosis)}
+def merge_diagnoses(diagnosed: Sequence[WithDiagnosis]) -> list[Diagnosis | None]:
+    """Return the diagnoses, as few as explain the findings.
+
+    A formula that gives the weights of other cases than its own is theirs as well, the one that
+    gives most of them first.
+    """
+    found = [diagnosis for _, diagnosis in diagnosed]
+    open_ = {n for n, (finding, diagnosis) in enumerate(diagnosed) if _is_open(finding, diagnosis)}
     candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
     while open_ and candidates:
-        reach = [{n for n in open_ if reproduces(d, told[n][0])} for d in candidates]
+        reach = [{n for n in open_ if reproduces(d, diagnosed[n][0])} for d in candidates]
         best = min(
             range(len(candidates)),
             key=lambda i: (-len(reach[i]), candidates[i].form.cost),  # type: ignore[union-attr]
@@ -34,40 +37,44 @@ def merge_diagnoses(told: Sequence[Told]) -> list[Diagnosis | None]:
             found[n] = _on_its_step(candidates[best], found[n])
         open_ -= reach[best]
         candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
-    return _not_linear(told, found)
+    return _not_linear(diagnosed, found)
 
 
-def _not_linear(told: Sequence[Told], found: list[Diagnosis | None]) -> list[Diagnosis | None]:
+def _not_linear(
+    diagnosed: Sequence[WithDiagnosis], found: list[Diagnosis | None]
+) -> list[Diagnosis | None]:
     """Where weights depend on the losses, they explain wrong weights that nothing else does."""
-    known = [d for f, d in told if f.traits.symptom is Symptom.NOT_LINEAR and d is not None]
+    known = [d for f, d in diagnosed if f.traits.symptom is Symptom.NOT_LINEAR and d is not None]
     if not known:
         return found
-    pairs = zip(told, found, strict=True)
+    pairs = zip(diagnosed, found, strict=True)
     return [known[0] if d is None and _is_open(f, None) else d for (f, _), d in pairs]
 
 
 def _on_its_step(shared: Diagnosis, own: Diagnosis | None) -> Diagnosis:
-    """A shared diagnosis without a factor that was not seen on this finding's own observations."""
+    """Return a shared diagnosis without a factor not seen on this finding's own observations."""
     seen = own is not None and own.factor == shared.factor
     return shared if seen else replace(shared, factor=None, off=None)
 
 
 def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
-    """Whether it is about finite weights, and told by a formula or by nothing."""
+    """Whether it is about finite weights, and diagnosed by a formula or not at all."""
     weights = finding.observed is not None and not finding.not_finite
     by_weights = weights and finding.traits.diagnosed is Diagnosed.WEIGHTS
     return by_weights and (diagnosis is None or diagnosis.form is not None)
 
 
 def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
-    """Whether its formula gives the finding's own weights: closer than the bound, or than they are
-    to what they should be."""
+    """Whether its formula gives the finding's own weights.
+
+    Closer than the bound, or than they are to what they should be.
+    """
     form = diagnosis.form
     return form is not None and gives(form, finding)
 
 
 def gives(form: Predicts, finding: Finding) -> bool:
-    """The same of a formula."""
+    """Return the same of a formula."""
     assert finding.observed is not None
     step = finding.case.step
     mask = np.frombuffer(b"".join(s.loss_mask for s in step.samples), dtype=np.uint8).astype(bool)

@@ -24,13 +24,15 @@ Bits = npt.NDArray[np.bool_]
 
 
 def at_rest(case: Case) -> Case:
-    """The case where every ratio is 1: there an objective has weights in closed form."""
+    """Return the case where every ratio is 1: there an objective has weights in closed form."""
     return case.with_losses((0.0,) * len(case.losses))
 
 
 def count_at_hand(observations: Sequence[WeightObservation]) -> ClosedForm | None:
-    """The count of what one rank or micro-batch has that stands for the step's own, in all of
-    these: by it the weights are off from those of one rank. Of cases ``at_rest``."""
+    """Return the count of one rank or micro-batch that stands for the step's own, in all of these.
+
+    By it the weights are off from those of one rank. Of cases ``at_rest``.
+    """
     ratios, cases = [], []
     for o in observations:
         if o.trivial is None or not o.mask.any():
@@ -62,9 +64,9 @@ def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[Clos
 
 
 def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | None:
-    """The count of what is at hand that divides a part of the gradient, all others being right.
+    """Return the count at hand that divides a part of the gradient, all others being right.
 
-    On one step two layouts tell which part that is: how far each is off, over by how much its count
+    On one step two layouts show which part that is: how far each is off, over by how much its count
     is, is the same.
     """
     steps: dict[tuple[Step, tuple[float, ...]], list[WeightObservation]] = {}
@@ -90,8 +92,8 @@ def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | N
 
 
 def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[Array]) -> bool:
-    """``times``: by what the part is off in each observation, one after the other."""
-    left, told = iter(times), False
+    """Whether it fits; ``times``: by what the part is off in each observation, in a row."""
+    left, seen = iter(times), False
     for own in sets:
         by = np.array([next(left) - 1 for _ in own])
         off = np.array([o.observed[o.mask] - cast("Array", o.trivial)[o.mask] for o in own])
@@ -107,8 +109,8 @@ def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[A
         if (np.abs(off - by * part) > near).any():
             return False
         several = (np.ptp(np.round(by, 9), axis=0) != 0) & (np.abs(part) > 0)
-        told |= bool(several.any())
-    return told
+        seen |= bool(several.any())
+    return seen
 
 
 _RELATIVE = 1e-12
@@ -145,7 +147,9 @@ def probes(case: Case) -> Iterator[PerturbedCase]:
 
 def is_at_hand(probe: PerturbedCase, before: WeightObservation, after: WeightObservation) -> bool:
     """Whether the values elsewhere have a part in its weights on one rank, and none as laid out.
-    A token that is let in or left out by them has been compared, which is no statistic."""
+
+    A token that is let in or left out by them has been compared, which is no statistic.
+    """
     if before.trivial is None or after.trivial is None:
         return False
     one, two = before.trivial[probe.place], after.trivial[probe.place]

@@ -1,4 +1,4 @@
-"""What is not finite although every loss is: where, in which direction, and beside what."""
+"""What is not finite although every loss is: where, in which direction, and next to what."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ Cells = dict[tuple[int, int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class NotFinite:
-    """``forward``: local losses, not only gradients. ``empty``: what has no token wherever it is
-    not finite and nowhere else, "" where that is nothing known. ``masked``: the gradients at
-    masked tokens, at all of them and at no others."""
+    """``forward``: local losses, not only gradients.
+
+    ``empty``: what has no token wherever it is not finite and nowhere else, "" where that is
+    nothing known. ``masked``: the gradients at masked tokens, at all of them and at no others.
+    """
 
     forward: bool
     empty: str = ""
@@ -29,7 +31,7 @@ class NotFinite:
 
 
 def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
-    """What all of these have in common; None where everything is finite."""
+    """Return what all of these have in common; None where everything is finite."""
     bad = [o for o in observations if _is_bad(o)]
     if not bad:
         return None
@@ -38,15 +40,15 @@ def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
         return NotFinite(False, masked=True)
     for name, is_empty in _EMPTY:
         foretold = ((o, is_empty(o.case)) for o in observations)
-        if forward and all(_told_by_losses(o, cells) for o, cells in foretold):
+        if forward and all(_fits_losses(o, cells) for o, cells in foretold):
             return NotFinite(True, name)
-        if not forward and all(_told_by_weights(o, cells) for o, cells in foretold):
+        if not forward and all(_fits_weights(o, cells) for o, cells in foretold):
             return NotFinite(False, name)
     return NotFinite(forward)
 
 
 def in_words(seen: NotFinite) -> str | None:
-    """What is known of it, in a sentence."""
+    """Return what is known of it, in a sentence."""
     if seen.masked:
         return "gradients are NaN exactly at the masked tokens, the loss is finite"
     if not seen.empty:
@@ -61,14 +63,18 @@ def _is_bad(o: WeightObservation) -> bool:
 
 
 def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
-    """Every masked token and no other; on a step of masked tokens alone that says nothing."""
-    telling = [o for o in observations if o.mask.any() and not o.mask.all()]
-    return bool(telling) and all((np.isfinite(o.observed) == o.mask).all() for o in telling)
+    """Every masked token and no other; a step of masked tokens alone is no evidence."""
+    partly_masked = [o for o in observations if o.mask.any() and not o.mask.all()]
+    return bool(partly_masked) and all(
+        (np.isfinite(o.observed) == o.mask).all() for o in partly_masked
+    )
 
 
-def _told_by_losses(o: WeightObservation, empty: Cells) -> bool:
-    """Whether exactly these cells' losses are not finite; or all of them are, where ranks add up
-    before they divide."""
+def _fits_losses(o: WeightObservation, empty: Cells) -> bool:
+    """Whether exactly these cells' losses are not finite.
+
+    Or all of them are, where ranks add up before they divide.
+    """
     c_size = o.case.layout.cp_size
     bad = {
         (rank // c_size, rank % c_size, k): not np.isfinite(loss)
@@ -78,12 +84,12 @@ def _told_by_losses(o: WeightObservation, empty: Cells) -> bool:
     return bad == empty
 
 
-def _told_by_weights(o: WeightObservation, empty: Cells) -> bool:
+def _fits_weights(o: WeightObservation, empty: Cells) -> bool:
     return any(empty.values()) == (not np.isfinite(o.observed).all())
 
 
 def _by_unit(*keys: str) -> Callable[[Case], Cells]:
-    """A unit of the step without an unmasked token, in the cells that hold a part of it."""
+    """Return a unit of the step without an unmasked token, in the cells that hold a part of it."""
 
     def is_empty(case: Case) -> Cells:
         tokens = Tokens([case])
@@ -101,7 +107,7 @@ def _by_unit(*keys: str) -> Callable[[Case], Cells]:
 
 
 def _by_cell(part: Callable[[Sequence[npt.NDArray[np.int64]]], bool]) -> Callable[[Case], Cells]:
-    """What a rank sees of a micro-batch: one mask per sample."""
+    """Return what a rank sees of a micro-batch: one mask per sample."""
 
     def is_empty(case: Case) -> Cells:
         return {cell: part(masks) for cell, masks in _visible(case)}
@@ -147,4 +153,4 @@ _EMPTY: tuple[tuple[str, Callable[[Case], Cells]], ...] = (
         _by_cell(lambda masks: any(not mask.any() for mask in masks)),
     ),
 )
-"""What a count may be taken of; several are the same on one rank, and the plainest is told."""
+"""What a count may be taken of; several are the same on one rank, and the plainest is reported."""

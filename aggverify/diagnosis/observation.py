@@ -1,4 +1,4 @@
-"""What a diagnosis works on: weights read off executions, each beside what they should be."""
+"""What a diagnosis works on: weights read off executions, each with what they should be."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ class WeightObservation:
         return Tokens([self.case])
 
     def upright(self, slope: float) -> WeightObservation:
-        """With one sign for all tokens, as weights in closed form have. ``slope``: what weights
-        are off by, of an objective where all inputs are 0."""
+        """With one sign for all tokens, as weights in closed form have.
+
+        ``slope``: what weights are off by, of an objective where all inputs are 0.
+        """
         assert self.expected is not None
         down = np.where(self.exact < 0, -slope, slope)
         return replace(

@@ -1,4 +1,4 @@
-"""Forms that only some samples have: the others' weights are 0, told by their place or group."""
+"""Forms that only some samples have: the others' weights are 0, by their place or group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PartialForm:
 
 
 def partial_form(observations: Sequence[WeightObservation]) -> PartialForm | None:
-    """The form of what is left where some samples are left out by one rule in all of these."""
+    """Return the form of what is left where one rule leaves some samples out in all of these."""
     rule = left_out(observations)
     if rule is None:
         return None
@@ -58,7 +58,7 @@ def partial_form(observations: Sequence[WeightObservation]) -> PartialForm | Non
 
 
 def left_out(observations: Sequence[WeightObservation]) -> LeftOut | None:
-    """The one rule by which samples have weight 0 in all of these."""
+    """Return the one rule by which samples have weight 0 in all of these."""
     usable = [o for o in observations if o.case.step.num_unmasked]
     if not any((o.observed[o.mask] == 0).any() for o in usable):
         return None

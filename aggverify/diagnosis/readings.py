@@ -17,7 +17,7 @@ from aggverify.oracles import MODES, OracleError, Policy
 def other_reading(
     subject: Subject, observations: Sequence[WeightObservation]
 ) -> ObservedSign | None:
-    """The one policy field whose other value explains every observation."""
+    """Return the one policy field whose other value explains every observation."""
     if subject.mode is None or subject.oracle or not observations:
         return None
     for name, policy in _neighbours(subject.policy):
@@ -29,7 +29,7 @@ def other_reading(
 
 
 def other_mode(subject: Subject, observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """The other mode (without a divisor) whose weights all observations have."""
+    """Return the other mode (without a divisor) whose weights all observations have."""
     if subject.mode is None or not observations or _compares(subject.mode):
         return None
     for name, mode in MODES.items():
@@ -48,7 +48,7 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
                 try:
                     yield field.name, replace(policy, **reading)
                 except OracleError:
-                    continue  # a reading that needs a number nobody declared
+                    continue  # a reading that needs a number that is not declared
 
 
 def _explains(

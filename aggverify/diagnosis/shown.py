@@ -20,8 +20,10 @@ from aggverify.steps.layouts import owned_pieces
 def shown_by_weights(
     observations: Sequence[WeightObservation], *, masked: bool = False
 ) -> ObservedSign | None:
-    """The first sign that is seen in every observation that can show it; ``masked``: of those
-    that are about masked tokens having a weight."""
+    """Return the first sign that is seen in every observation that can show it.
+
+    ``masked``: of those that are about masked tokens having a weight.
+    """
     usable = [o for o in observations if o.expected is not None]
     if not usable:
         return None
@@ -33,7 +35,7 @@ def shown_by_weights(
 
 
 def _dropped(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Some unmasked tokens have weight 0, all others the right one."""
+    """Find unmasked tokens of weight 0, all others having the right one."""
     if not any((o.observed[o.mask] == 0).any() for o in observations):
         return None
     if any(not close(o.observed, np.where(o.observed != 0, o.exact, 0)) for o in observations):
@@ -114,7 +116,7 @@ def _all_but_the_last(o: WeightObservation) -> npt.NDArray[np.bool_]:
 
 
 def _edge(index: int, *, shards: bool) -> Callable[[WeightObservation], npt.NDArray[np.bool_]]:
-    """The first or last token of every sample, or of what each context-parallel rank has of it."""
+    """Take the first or last token of every sample, or of each context-parallel rank's part."""
 
     def foretold(o: WeightObservation) -> npt.NDArray[np.bool_]:
         step, layout = o.case.step, o.case.layout
@@ -185,7 +187,7 @@ def _epsilon(observations: Sequence[WeightObservation]) -> ObservedSign | None:
 
 
 def _rounded_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Counts that are right up to 256 and rounded to 8 significant bits beyond (or 11: 2048)."""
+    """Return counts that are right up to 256 and rounded to 8 bits beyond (or 11: 2048)."""
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]
@@ -210,7 +212,7 @@ _WIDTHS = tuple((bits, signed) for bits in (8, 16, 32) for signed in (True, Fals
 
 
 def _wrapped_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Counts that are right up to the largest integer of a type, and begin again beyond."""
+    """Return counts that are right up to the largest integer of a type, and begin again beyond."""
     for bits, signed in _WIDTHS:
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]
@@ -241,7 +243,7 @@ def _to_bits(count: Array, bits: int) -> Array:
 
 def _in_turn(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """On one rank, token t has the weight of sample ``t mod samples``."""
-    telling = False
+    differs = False
     for o in observations:
         if not o.case.layout.is_trivial:
             continue
@@ -253,8 +255,8 @@ def _in_turn(observations: Sequence[WeightObservation]) -> ObservedSign | None:
         turned = np.where(o.mask, np.array([first[int(t) % samples] for t in token]), 0)
         if not close(o.observed, turned):
             return None
-        telling |= not close(turned, o.exact)
-    if not telling:
+        differs |= not close(turned, o.exact)
+    if not differs:
         return None
     return ObservedSign(
         "in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave"

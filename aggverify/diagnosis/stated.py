@@ -1,4 +1,4 @@
-"""What a finding's weights are where no factor is named: by this two mistakes are told apart."""
+"""What a finding's weights are where no factor is named: this distinguishes two mistakes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _SAME = Fraction(1, 10**12)
 
 
 def stated(finding: Finding, diagnosis: Diagnosis | None) -> str | None:
-    """The formula; without one the cause in words with the ratio at the worst token, or the
-    exception and its line; None where a factor is named, or nothing is known."""
+    """Return the formula.
+
+    Without one the cause in words with the ratio at the worst token, or the exception and its line;
+    None where a factor is named, or nothing is known.
+    """
     if diagnosis is not None and diagnosis.factor is not None:
         return None
     if diagnosis is not None and diagnosis.form is not None:

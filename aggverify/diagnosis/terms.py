@@ -48,7 +48,7 @@ class Term:
 
     @property
     def cost(self) -> int:
-        """Of several fitting terms the plainest is told."""
+        """Of several fitting terms the plainest is reported."""
         odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW) + 3 * (self.unit in RUNS.values())
         return 2 + len(self.places) + odd
 
@@ -102,13 +102,13 @@ class Tokens:
         self._units: dict[tuple[str, ...], Ints] = {}
 
     def unit(self, *keys: str) -> Ints:
-        """A number per token that is equal for tokens of the same case, unit and place."""
+        """Return a number per token that is equal for tokens of the same case, unit and place."""
         if keys not in self._units:
             self._units[keys] = _numbered(self.case, *(self.ids[k] for k in keys))
         return self._units[keys]
 
     def values(self, term: Term) -> Array:
-        """The term's count for every unmasked token."""
+        """Return the term's count for every unmasked token."""
         keys = (term.unit, *term.places) if term.unit else term.places
         unit = self.unit(*keys)
         values: Array = _COUNTS[term.what](self, unit)[unit][self.keep]
@@ -116,7 +116,7 @@ class Tokens:
 
 
 def _firsts(sample: Ints) -> Ints:
-    """The first token of each sample."""
+    """Return the first token of each sample."""
     return _ints(np.unique(sample, return_index=True)[1])
 
 
@@ -131,7 +131,7 @@ def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
 
 
 def _parts(at: Layout) -> int:
-    """Calls of a reducer in a step; copies of gathered losses are not apart."""
+    """Return the calls of a reducer in a step; copies of gathered losses are not apart."""
     return at.dp_size * at.num_microbatches * (1 if at.cp_kind == "gathered" else at.cp_size)
 
 
@@ -172,7 +172,7 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def _pairs(unit: Ints, *parts: Ints) -> Ints:
-    """Indices of one token for each distinct (unit, part)."""
+    """Return the indices of one token for each distinct (unit, part)."""
     return _ints(np.unique(_combined((unit, *parts)), return_index=True)[1])
 
 
@@ -197,7 +197,7 @@ def _total(t: Tokens, unit: Ints) -> Array:
 
 
 def _longest(values: str) -> Count:
-    """The largest of one number per sample in each unit."""
+    """Return the largest of one number per sample in each unit."""
 
     def count(t: Tokens, unit: Ints) -> Array:
         out = np.zeros(int(unit.max()) + 1)
@@ -237,8 +237,7 @@ def _phantom_shards(t: Tokens, unit: Ints) -> Array:
 
 
 def _floored(t: Tokens, unit: Ints) -> Array:
-    """``cp_size * (tokens // cp_size)`` of every micro-batch, added up; engines divide by 1 at
-    least."""
+    """Sum up ``cp_size * (tokens // cp_size)`` over micro-batches; engines divide by at least 1."""
     part = t.unit("dp rank", "micro-batch")
     one = _pairs(unit, part)
     size = t.cp_size[one]
@@ -262,7 +261,7 @@ def _floored_each(t: Tokens, unit: Ints) -> Array:
 
 
 def _most_of(*keys: str) -> Count:
-    """The most unmasked tokens of any part (named by the keys)."""
+    """Return the most unmasked tokens of any part (named by the keys)."""
 
     def count(t: Tokens, unit: Ints) -> Array:
         part = _numbered(unit, *(t.ids[key] for key in keys))
@@ -288,7 +287,7 @@ def _one_a_rank(t: Tokens, unit: Ints) -> Array:
 
 
 def _longest_piece(t: Tokens, unit: Ints) -> Array:
-    """The most response tokens that any sample has on one context-parallel rank."""
+    """Return the most response tokens that any sample has on one context-parallel rank."""
     part = t.unit("sample", "cp rank")
     out = np.zeros(int(unit.max()) + 1)
     np.maximum.at(out, unit, np.bincount(part)[part])
@@ -349,7 +348,7 @@ _COUNTS: dict[str, Count] = {
 
 
 def inner_terms() -> Iterator[Term]:
-    """What a token's own unit may be divided by."""
+    """Yield what a token's own unit may be divided by."""
     for what in (TOKENS, "response tokens"):
         for unit in ("", "sample", "rollout", "prompt group"):
             for where in places():
@@ -393,7 +392,7 @@ def outer_terms() -> Iterator[tuple[Term, ...]]:
 
 
 def upper_terms() -> Iterator[Term]:
-    """What a token's weight may be multiplied by."""
+    """Yield what a token's weight may be multiplied by."""
     yield Term(TOKENS, "", _CELL)
     for what in ("samples", "rollouts", "prompt groups"):
         for where in ((), _CELL, ("dp rank",), ("micro-batch",)):

@@ -24,8 +24,8 @@ def off_value(
     offsets = [float(v - s) for _, v, s in pairs]
     if max(offsets) - min(offsets) <= TOLERANCE * abs(offsets[0]):
         return ObservedSign("affine", f"{offsets[0]:.3g} is added to the loss: f(0) is not 0"), None
-    telling = [(o, float(v / s)) for o, v, s in pairs if s]
-    factor = named_ratio(subject, [o for o, _ in telling], [r for _, r in telling])
+    usable = [(o, float(v / s)) for o, v, s in pairs if s]
+    factor = named_ratio(subject, [o for o, _ in usable], [r for _, r in usable])
     if factor is None:
         return None
     return ObservedSign(
@@ -45,10 +45,10 @@ def undivided_sums(observations: Sequence[WeightObservation]) -> bool:
 
     Then the reducer divided and multiplied by nothing, and a factor came with its counts.
     """
-    telling = [o for o in observations if _plain_sum(o) and o.case.layout.cp_kind != "gathered"]
-    return bool(telling) and all(
+    usable = [o for o in observations if _plain_sum(o) and o.case.layout.cp_kind != "gathered"]
+    return bool(usable) and all(
         abs(sum(map(sum, o.local_losses)) - _plain_sum(o)) <= TOLERANCE * abs(_plain_sum(o))
-        for o in telling
+        for o in usable
     )
 
 

@@ -34,8 +34,11 @@ _LETTERS = "D data-parallel ranks, C context-parallel ranks, K micro-batches, N 
 
 
 def described(form: ClosedForm) -> str:
-    """For example "the token mean of each sample, averaged over the samples within one
-    micro-batch, then over micro-batches"."""
+    """Return the form in words.
+
+    For example "the token mean of each sample, averaged over the samples within one micro-batch,
+    then over micro-batches".
+    """
     over = [_the(outer.text) for outer in form.outer]
     signs = dict(zip(SIZES, form.exponents, strict=True))
     local = {place for term in (form.inner, *form.outer) if term for place in term.places}
@@ -101,7 +104,10 @@ def needs_no_count(subject: Subject) -> bool:
 
 
 def requirement(subject: Subject) -> str | None:
-    """What a reducer returns under this engine, whatever it does now; None without a mode."""
+    """Return what a reducer returns under this engine, whatever it does now.
+
+    None without a mode.
+    """
     own = OWN.get(subject.mode or "")
     if own is None and subject.oracle is None:
         return None

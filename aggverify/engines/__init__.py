@@ -78,7 +78,7 @@ ENGINES: Table[EngineSpec] = Table(
 
 
 def engine(name: str) -> EngineSpec:
-    """The engine of that name, or the one that ``module:OBJECT`` names; raises InputError.
+    """Return the engine of that name, or the one that ``module:OBJECT`` names; raises InputError.
 
     Modules are looked for in the working directory too, after everything else.
     """
@@ -90,20 +90,25 @@ def engine(name: str) -> EngineSpec:
 
 
 def formulas() -> list[EngineSpec]:
-    """The usual engines that can run here: what is a formula's stands for others, and what
-    deviates is asked for by name."""
+    """Return the usual engines that can run here.
+
+    What is a formula's stands for others, and what deviates is asked for by name.
+    """
     usable_ones = (e for e in ENGINES.values() if e.available() is None and e.deviates is None)
     return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
 
 
 def closing(formula: EngineSpec) -> RealEngine | None:
-    """The one of those under which a few cases are run at the end."""
+    """Return the one of those under which a few cases are run at the end."""
     return next((e for e in reversed(real_ones(formula)) if e.closes), None)
 
 
 def usual(name: str) -> str:
-    """The engine whose contract its reducers are written for: itself, but for one that deviates
-    and for a library's own, for which a formula stands."""
+    """Return the engine whose contract its reducers are written for.
+
+    It is the engine itself, but for one that deviates and for a library's own, for which a formula
+    stands.
+    """
     if ":" in name:
         return name
     spec = engine(name)
@@ -113,13 +118,13 @@ def usual(name: str) -> str:
 
 
 def real_ones(formula: EngineSpec) -> list[RealEngine]:
-    """The engines that can run here and that the formula stands for."""
+    """Return the engines that can run here and that the formula stands for."""
     real = (e for e in ENGINES.values() if isinstance(e, RealEngine))
     return [e for e in real if e.formula == formula and e.available() is None]
 
 
 def how_to_install(module: str) -> str | None:
-    """What installs a module that a library's own engine takes, after "pip install"."""
+    """Return what installs a module that a library's own engine takes, after "pip install"."""
     package = module.partition(".")[0]
     real = (e for e in ENGINES.values() if isinstance(e, RealEngine) and e.package)
     takes = (e for e in real if any(m.partition(".")[0] == package for m in e.preloads))
@@ -127,7 +132,7 @@ def how_to_install(module: str) -> str | None:
 
 
 def usable(name: str) -> EngineSpec:
-    """The engine of that name; raises InputError with the reason if it cannot run here."""
+    """Return the engine of that name; raises InputError with the reason if it cannot run here."""
     spec = engine(name)
     if (reason := spec.available()) is not None:
         raise InputError(f"engine {name} cannot run here: {reason}")

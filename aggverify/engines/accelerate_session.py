@@ -18,13 +18,16 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 @dataclass(frozen=True, slots=True)
 class AccelerateSession:
-    """An Accelerator around a new model for every step: it wraps it in DDP, divides each
-    micro-batch's loss by their number, and reduces gradients after the last one."""
+    """An Accelerator around a new model for every step.
+
+    It wraps it in DDP, divides each micro-batch's loss by their number, and reduces gradients after
+    the last one.
+    """
 
     device: torch.device
 
     def warm_up(self) -> None:
-        """What the process's first one finds out of its surroundings, which are a launcher's."""
+        """Set up what the process's first one reads of its environment, which is a launcher's."""
         rank, world = str(dist.get_rank()), str(dist.get_world_size())
         launched = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world}
         launched |= {"LOCAL_WORLD_SIZE": world, "OMP_NUM_THREADS": str(torch.get_num_threads())}

@@ -16,14 +16,16 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 @dataclass(frozen=True, slots=True)
 class DdpSession:
-    """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch: gradients
-    are averaged in the backward of that one, or of each."""
+    """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch.
+
+    Gradients are averaged in the backward of that one, or of each.
+    """
 
     device: torch.device
     each: bool = False
 
     def warm_up(self) -> None:
-        """What a process's first DDP sets up, on a model of one token."""
+        """Set up what a process's first DDP needs, on a model of one token."""
         model, *given = one_token(self.device)
         DistributedDataParallel(model)(*given).sum().backward()
 

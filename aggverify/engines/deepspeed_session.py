@@ -67,7 +67,7 @@ class DeepSpeedSession:
             import deepspeed  # noqa: F401
 
             logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-            # A collective of its own for one machine, which would be compiled first.
+            # Its own collective for one machine, which would be compiled first.
             backend = sys.modules["deepspeed.comm.torch"]
             with mock.patch.object(backend, "build_shm_op", lambda: None):
                 model, *given = one_token(self.device, self._dtype)

@@ -36,19 +36,19 @@ class ScaleFactor:
     how: Literal["times", "over", "times 1/"]
 
     def number(self, sizes: Sizes, num_tokens: int) -> int:
-        """The size itself."""
+        """Return the size itself."""
         if self.size == "num_tokens":
             return max(num_tokens, 1)
         found: int = getattr(sizes, self.size)
         return found
 
     def exact(self, sizes: Sizes, num_tokens: int) -> Fraction:
-        """What it multiplies by."""
+        """Return what it multiplies by."""
         number = Fraction(self.number(sizes, num_tokens))
         return number if self.how == "times" else 1 / number
 
     def of(self, loss: Tensor, sizes: Sizes) -> Tensor:
-        """A loss times it, for backward."""
+        """Return a loss times it, for backward."""
         number = self.number(sizes, 0)
         if self.how == "times":
             return loss * number
@@ -64,17 +64,17 @@ class ScaleFactor:
 
 
 def times(size: Size) -> ScaleFactor:
-    """A multiplication."""
+    """Return a multiplication."""
     return ScaleFactor(size, "times")
 
 
 def over(size: Size) -> ScaleFactor:
-    """A division."""
+    """Return a division."""
     return ScaleFactor(size, "over")
 
 
 def times_reciprocal(size: Size) -> ScaleFactor:
-    """A multiplication with the rounded reciprocal, as Megatron scales its buffers."""
+    """Return a multiplication with the rounded reciprocal, as Megatron scales its buffers."""
     return ScaleFactor(size, "times 1/")
 
 
@@ -147,7 +147,7 @@ class EmulatedEngine:
     def finished(
         self, gradient: npt.NDArray[np.float64], num_tokens: int, sizes: Sizes
     ) -> npt.NDArray[np.float64]:
-        """A sum over all ranks as the update, bit for bit as a session makes it."""
+        """Return a sum over all ranks as the update, bit for bit as a session makes it."""
         done = gradient.copy()
         for factor in self.after_reduction:
             number = factor.number(sizes, num_tokens)
@@ -164,7 +164,7 @@ class EmulatedEngine:
 
 
 def _of_losses(num_tokens: Sequence[int], sizes: Sizes) -> Sequence[int]:
-    """The count that goes with each loss: where ranks hold copies, the first one's."""
+    """Return the count that goes with each loss: where ranks hold copies, the first one's."""
     if not sizes.gathered:
         return num_tokens
     k = sizes.num_microbatches

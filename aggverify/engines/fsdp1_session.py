@@ -17,16 +17,18 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 @dataclass(frozen=True, slots=True)
 class Fsdp1Session:
-    """A new model for every step, its one parameter flattened and sharded over all ranks, and
-    ``no_sync`` on all but the last micro-batch: the backward of that one, or of each, reduces and
-    shards the gradient, which is gathered afterwards."""
+    """A new model for every step, its one parameter flattened and sharded over all ranks.
+
+    There is ``no_sync`` on all but the last micro-batch: the backward of that one, or of each,
+    reduces and shards the gradient, which is gathered afterwards.
+    """
 
     device: torch.device
     each: bool = False
     strategy: str = "FULL_SHARD"
 
     def warm_up(self) -> None:
-        """What a process's first sharded model sets up."""
+        """Set up what a process's first sharded model needs."""
         model, *given = one_token(self.device)
         wrapped = self._wrapped(model)
         wrapped(*given).sum().backward()
@@ -59,7 +61,7 @@ class Fsdp1Session:
 
 
 def _flat(wrapped: FullyShardedDataParallel) -> Tensor:
-    """This rank's shard of the model's parameters, padded to the length of all others'."""
+    """Return the rank's shard of the parameters, padded to the length of all others'."""
     [parameter] = wrapped.parameters()
     return parameter
 

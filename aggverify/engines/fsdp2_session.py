@@ -17,8 +17,11 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 class Fsdp2Session:
-    """A new model for every step, sharded over all ranks; its gradient, which the backward of the
-    last micro-batch, or of each, reduces and shards, is gathered afterwards."""
+    """A new model for every step, sharded over all ranks.
+
+    Its gradient, which the backward of the last micro-batch, or of each, reduces and shards, is
+    gathered afterwards.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class Fsdp2Session:
         self._mesh: DeviceMesh | None = None
 
     def warm_up(self) -> None:
-        """The mesh of all ranks, and what a process's first sharded model sets up."""
+        """Set up the mesh of all ranks, and what a process's first sharded model needs."""
         self._mesh = init_device_mesh(self._device.type, (dist.get_world_size(),))
         model, *given = one_token(self._device)
         self._sharded(model)(*given).sum().backward()

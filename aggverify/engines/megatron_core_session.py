@@ -1,5 +1,8 @@
-"""The rank's side of Megatron-core itself: its schedule, its DistributedDataParallel and its
-``finalize_model_grads``, with slime's and miles' factors around the loss."""
+"""The rank's side of Megatron-core itself.
+
+Its schedule, its DistributedDataParallel and its ``finalize_model_grads``, with slime's and miles'
+factors around the loss.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +88,11 @@ class MegatronCoreSession:
         return gradient
 
     def _forward_step(self, step: LocalStep) -> Callable[..., Any]:
-        """What Megatron calls for each micro-batch: the model's losses, and what is done to them
-        as slime's and miles' ``loss_function`` does it."""
+        """Return what Megatron calls for each micro-batch.
+
+        The model's losses, and what is done to them as slime's and miles' ``loss_function`` does
+        it.
+        """
         sizes = step.sizes
 
         def forward_step(micro_batches: Iterator[int], model: Any) -> Any:
@@ -105,7 +111,7 @@ class MegatronCoreSession:
         return forward_step
 
     def _groups(self) -> Any:
-        """This rank's groups: of context parallelism as its trainer has placed them."""
+        """Return the rank's groups: of context parallelism as its trainer has placed them."""
         from megatron.core import parallel_state
         from megatron.core.process_groups_config import ProcessGroupCollection
 

@@ -1,5 +1,8 @@
-"""Megatron's own paths: every factor of the trainer's is the candidate's, as of a whole chain that
-ends in a scaled loss. What such a chain has multiplied by is not multiplied by again."""
+"""Megatron's own paths: every factor of the trainer's is the candidate's.
+
+So it is of a whole chain that ends in a scaled loss. What such a chain has multiplied by is not
+multiplied by again.
+"""
 
 from __future__ import annotations
 

@@ -23,6 +23,6 @@ class PerToken(nn.Module):
 def one_token(
     device: torch.device, dtype: torch.dtype = torch.float64
 ) -> tuple[PerToken, Tensor, Tensor]:
-    """The smallest model there is, with its values and its token."""
+    """Return the smallest model there is, with its values and its token."""
     values = torch.zeros(1, dtype=torch.float64, device=device)
     return PerToken(1, device, dtype), values, torch.zeros(1, dtype=torch.int64, device=device)

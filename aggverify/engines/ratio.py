@@ -10,14 +10,16 @@ from aggverify.model import Power
 
 _SIZES = ("dp_size", "cp_size", "num_microbatches", "num_rollouts", "tokens")
 _PROBES = ((2, 3, 5, 7, 11), (5, 2, 3, 13, 17))
-"""Different primes in the order of the sizes: a product of sizes is told by its factors. Small
-ones, since a loss is made for every rank and micro-batch; each size has another in each."""
+"""Different primes in the order of the sizes: a product of sizes is identified by its factors.
+Small ones, since a loss is made for every rank and micro-batch; each size has another in each."""
 
 
 def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:
-    """The update that ``one`` makes of the same local losses over ``other``'s, as a product of
-    sizes; empty where they do the same, None where it is no such product. Of losses that are
-    gathered, where one of them has no others."""
+    """Return ``one``'s update over ``other``'s on the same losses, as a product of sizes.
+
+    Empty where they do the same, None where it is no such product. Of losses that are gathered,
+    where one of them has no others.
+    """
     never = {**one.not_claimed, **other.not_claimed}
     found = {_powers(one, other, primes, "zigzag" in never) for primes in _PROBES}
     return found.pop() if len(found) == 1 else None
@@ -37,8 +39,11 @@ def _powers(
 
 
 def _update(engine: EngineSpec, primes: Sequence[int], gathered: bool) -> Fraction:
-    """The update of losses that add up to 1, with every context-parallel rank counting all of its
-    micro-batch's tokens; times what the count of tokens has of the other sizes."""
+    """Return the update of losses that add up to 1.
+
+    Every context-parallel rank counts all of its micro-batch's tokens; times what the count of
+    tokens has of the other sizes.
+    """
     dp, cp, k, rollouts, tokens = primes
     cells, losses = dp * cp * k, dp * k * (1 if gathered else cp)
     sizes = Sizes(dp, cp, k, rollouts, gathered)

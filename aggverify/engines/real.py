@@ -1,4 +1,4 @@
-"""Engines of others' libraries, run as they are; what each amounts to is a formula's to say."""
+"""Engines of others' libraries, run as they are; the formula of each states what it amounts to."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealEngine(Usual):
-    """A library's own engine. Its update is the formula's as long as the reducer is one that every
-    trainer can use: what depends on hooks, on graphs and on who takes part shows here only."""
+    """A library's own engine.
+
+    Its update is the formula's as long as the reducer is one that every trainer can use: what
+    depends on hooks, on graphs and on who takes part shows here only.
+    """
 
     name: str
     library: str
@@ -39,7 +42,7 @@ class RealEngine(Usual):
     variant: str = ""
     """How it is set otherwise than usual."""
     package: str = ""
-    """What has to be installed, beside torch."""
+    """What has to be installed, in addition to torch."""
     install: str = ""
     """How, after "pip install"."""
     since: tuple[int, int] = (2, 6)

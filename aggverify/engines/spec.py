@@ -1,4 +1,4 @@
-"""What an engine says of itself in the parent, and what it does in a rank."""
+"""What an engine declares in the parent, and what it does in a rank."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Deviation:
 
 
 class Usual:
-    """What most engines are: to be inherited where nothing else is to be said."""
+    """What most engines are: to be inherited where nothing else is declared."""
 
     __slots__ = ()
 
@@ -96,8 +96,10 @@ class EngineSpec(Protocol):
 
     @property
     def does(self) -> str:
-        """What such a trainer does with gradients, as in "your trainer averages them": the words of
-        a person who does not know our names."""
+        """What such a trainer does with gradients, as in "your trainer averages them".
+
+        These are the words of a person who does not know our names.
+        """
 
     @property
     def required(self) -> str:
@@ -109,7 +111,7 @@ class EngineSpec(Protocol):
 
     @property
     def takes_counts(self) -> bool:
-        """Whether a token count travels beside the loss and is divided by at the end."""
+        """Whether a token count travels with the loss and is divided by at the end."""
 
     @property
     def merges(self) -> bool:
@@ -117,8 +119,10 @@ class EngineSpec(Protocol):
 
     @property
     def guessed(self) -> bool:
-        """Whether it is tried for a reducer whose engine nobody has named: not where one framework
-        alone trains so, whose convention names it."""
+        """Whether it is tried for a reducer whose engine is not named.
+
+        Not where one framework alone trains so, whose convention names it.
+        """
 
     @property
     def deviates(self) -> Deviation | None:
@@ -126,20 +130,26 @@ class EngineSpec(Protocol):
 
     @property
     def not_claimed(self) -> Mapping[str, str]:
-        """Features of layouts that its trainers never have, each with the reason; "zigzag" for
-        losses that stay sliced over context-parallel ranks."""
+        """Features of layouts that its trainers never have, each with the reason.
+
+        "zigzag" for losses that stay sliced over context-parallel ranks.
+        """
 
     @property
     def preloads(self) -> tuple[str, ...]:
         """Modules that its sessions import and that take long: once, before ranks are forked."""
 
     def gathers(self, sizes: Sizes) -> int:
-        """Where losses are gathered over context parallelism: what the gather's backward multiplies
-        the slice by that it hands back to each rank."""
+        """Return the factor of the slice that the gather's backward hands back to each rank.
+
+        Where losses are gathered over context parallelism.
+        """
 
     def counted(self, tokens: Sequence[int], returned: int | None) -> int:
-        """The tokens of a micro-batch as its trainer counts them: from those of its samples, and
-        what the reducer has returned."""
+        """Return the tokens of a micro-batch as its trainer counts them.
+
+        From those of its samples, and what the reducer has returned.
+        """
 
     def available(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -147,11 +157,16 @@ class EngineSpec(Protocol):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """The step scalar these local losses amount to: what a session's update is the gradient
-        of. Counts are per rank and micro-batch."""
+        """Return the step scalar that these local losses amount to.
+
+        A session's update is its gradient. Counts are per rank and micro-batch.
+        """
 
     def session(self, device: torch.device) -> EngineSession:
-        """The engine on one rank of a world, for all its steps. Imports what it needs here."""
+        """Return the engine on one rank of a world, for all its steps.
+
+        Imports what it needs here.
+        """
 
 
 class EngineSession(Protocol):
@@ -186,7 +201,7 @@ class LocalStep(Protocol):
 
     @property
     def groups(self) -> tuple[Any, Any]:
-        """This rank's process groups, of data and of context parallelism."""
+        """The process groups of this rank, of data and of context parallelism."""
 
     @property
     def experts(self) -> tuple[int, int, Any] | None:
@@ -200,13 +215,13 @@ class LocalStep(Protocol):
         """Which of ``values`` are this rank's in micro-batch ``k``; int64, 1-D."""
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
-        """The candidate's loss of micro-batch ``k``, a scalar, from those tokens' losses, 1-D.
+        """Return the candidate's loss of micro-batch ``k``, a scalar, from its tokens' losses, 1-D.
 
         ``losses`` depends on the session's parameter, with derivative 1 per token.
         """
 
     def gradient(self, parameter: Tensor) -> Tensor:
-        """What backward left in the parameter; raises where no loss depended on it."""
+        """Return what backward left in the parameter; raises where no loss depended on it."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -231,14 +246,16 @@ class LocalStep(Protocol):
         """
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
-        """Of whole sequences of micro-batch ``k``, whose cross entropy depends on ``theta`` as its
-        losses do."""
+        """Return logits of whole sequences of micro-batch ``k``.
+
+        Their cross entropy depends on ``theta`` as its losses do.
+        """
 
     def steps_with(self, optimizer: Optimizer) -> None:
         """Raise for one whose step is not the gradient, taken away."""
 
     def trained(self, update: Tensor) -> None:
-        """What came of that: float64, 1-D, an element per response token."""
+        """Take the update that came of it: float64, 1-D, an element per response token."""
 
 
 class Gradients(Protocol):

@@ -1,5 +1,7 @@
-"""What a candidate's training step does with torch's own tools, seen while it runs: gradients that
-it clips, and steps that a GradScaler leaves out."""
+"""What a candidate's training step does with torch's own tools, seen while it runs.
+
+Gradients that it clips, and steps that a GradScaler leaves out.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ class Stepping:
 
 @contextmanager
 def watched(note: Callable[[Optimizer], None], times: float) -> Iterator[Stepping]:
-    """``note`` is called with an optimizer that has stepped; scalers begin with ``times`` their
-    scale, which changes no update that is right."""
+    """``note`` is called with an optimizer that has stepped.
+
+    Scalers begin with ``times`` their scale, which changes no update that is right.
+    """
     seen = Stepping()
 
     def post(optimizer: Optimizer, *_: object) -> None:

@@ -19,8 +19,11 @@ norms they are clipped at, with the other larger. Powers of two, which round not
 
 @dataclass(frozen=True, slots=True)
 class TrainStepEngine(Usual):
-    """Nothing of it is ours: wrapping the model, backward, accumulation, reduction, and the
-    optimizer where there is one."""
+    """An engine of which nothing is ours.
+
+    Wrapping the model, backward, accumulation, reduction, and the optimizer where there is one are
+    the candidate's.
+    """
 
     name: str = "train-step"
     title: str = "the training step's own: update = what it leaves in the model"
@@ -40,7 +43,7 @@ class TrainStepEngine(Usual):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """A step's loss is not seen; these are the shares that its gradient gives."""
+        """Add up the shares that its gradient gives: a step's loss is not seen."""
         return sum(losses, Fraction(0))
 
     def session(self, device: torch.device) -> EngineSession:

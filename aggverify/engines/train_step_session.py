@@ -23,8 +23,11 @@ _SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
 
 
 class _Dispatched(torch.autograd.Function):
-    """What an all-to-all of tokens does to gradients: whoever holds an expert's parameter gets
-    those of all ranks that share the experts, a collective in backward."""
+    """What an all-to-all of tokens does to gradients.
+
+    The rank that holds an expert's parameter gets those of all ranks that share the experts, a
+    collective in backward.
+    """
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, tokens: Tensor, like: Tensor, group: Any) -> Tensor:
@@ -41,8 +44,11 @@ class _Dispatched(torch.autograd.Function):
 
 
 class Experts(nn.Module):
-    """The parameter of the experts that this rank holds, as large as every other rank's: an entry
-    for each token that goes to them. Marked as Megatron marks it, ``allreduce = False``."""
+    """The parameter of the experts that this rank holds, as large as every other rank's.
+
+    It has an entry for each token that goes to them. Marked as Megatron marks it, ``allreduce =
+    False``.
+    """
 
     def __init__(self, like: Tensor, owner: Tensor, rank: int, group: Any) -> None:
         super().__init__()
@@ -95,17 +101,17 @@ class StepModel(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class TrainStepSession:
-    """Every step has a model of its own, so that nothing of an earlier one remains in it."""
+    """Every step has its own model, so that nothing of an earlier one remains in it."""
 
     device: torch.device
 
     def warm_up(self) -> None:
-        """What a process's first DDP and FSDP2 set up, where the candidate has imported that."""
+        """Set up what a process's first DDP and FSDP2 need, if the candidate has imported them."""
         DdpSession(self.device).warm_up()
         if "torch.distributed.fsdp" in sys.modules:
             from aggverify.engines.fsdp2_session import Fsdp2Session
 
-            with suppress(Exception):  # where it cannot run, the candidate is told so
+            with suppress(Exception):  # where it cannot run, the candidate gets the error
                 Fsdp2Session(self.device).warm_up()
 
     def accumulate(self, step: LocalStep) -> Tensor:
@@ -117,8 +123,10 @@ class TrainStepSession:
         return update
 
     def _trained(self, step: LocalStep, times: float) -> tuple[Tensor, bool]:
-        """The update, and whether a scaler has left it out on every rank: then a trainer goes on
-        with a smaller scale."""
+        """Return the update, and whether a scaler has left it out on every rank.
+
+        Then a trainer goes on with a smaller scale.
+        """
         model = StepModel(step, self.device)
         without_gpu = megatron.imported() and self.device.type == "cpu"
         around = megatron.on_processors() if without_gpu else nullcontext()
@@ -139,7 +147,7 @@ class TrainStepSession:
 
 
 def _update(step: LocalStep, theta: Tensor, *, stepped: bool) -> Tensor:
-    """What has become of a parameter that was 0, or what is to become of it: its gradient."""
+    """Return the gradient: what a parameter that was 0 has become, or is to become."""
     update = _whole(theta.detach()).neg()
     if not stepped and not update.any():
         megatrons = getattr(theta, "main_grad", None)

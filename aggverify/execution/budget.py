@@ -1,4 +1,4 @@
-"""How much is tried: a profile, with what was said instead of parts of it."""
+"""How much is tried: a profile, with the options that replace parts of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_WORLD, MAX_GROUP = 8, 64
 LARGEST = (1 << 63) - 1
 """Largest integer of anything else."""
 MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
-"""Most drawn cases per check, and most seconds; nobody lives to see either."""
+"""Most drawn cases per check, and most seconds; neither is ever reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Profile:
     """Drawn cases per check, which decide how long a run is; and seconds for the whole search.
 
     These are a net for slow reducers: several times what a run takes on two idle cores. What
-    ranks wait for a processor is not counted, so that the machine's load leaves nothing out."""
+    ranks wait for a processor is not counted, so that the machine's load leaves nothing out.
+    """
 
     examples: int
     seconds: float

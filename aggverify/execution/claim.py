@@ -27,7 +27,9 @@ SCHEMA: Literal[1] = 1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Everything that says what is run; the ranks, stored cases, verdicts and replay all read it.
+    """Everything that determines what is run.
+
+    The ranks, stored cases, verdicts and replay all read it.
 
     ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, an objective, NONLINEAR,
     or None where the reducer implements no known one.
@@ -42,10 +44,11 @@ class Claim:
     oracle: str | None = None
     """The file of the person's own mode, instead of a built-in one."""
     adapter: str | None = None
-    """The person's own file that says how the reducer is called, instead of a known convention."""
+    """The person's own file that declares how the reducer is called, instead of a known
+    convention."""
     terms: tuple[str, ...] = ()
-    """Per-token inputs beside the losses that the reducer takes, each an additive term; with its
-    reading, ``aux=micro_batch_mean``, where that is said."""
+    """Per-token inputs next to the losses that the reducer takes, each an additive term; with its
+    reading, ``aux=micro_batch_mean``, where that is declared."""
     offered: tuple[str, ...] = ()
     """All modes claimed for a candidate that gets the mode as an argument: they must differ."""
     policy: Policy = DEFAULT_POLICY
@@ -78,8 +81,10 @@ class Claim:
         return self.convention if self.adapter is None else self.adapter
 
     def effect(self, code: Code) -> Effect:
-        """What a finding of this code does to the verdict: a hazard fails where what it depends on
-        is claimed."""
+        """Return what a finding of this code does to the verdict.
+
+        A hazard fails where what it depends on is claimed.
+        """
         fails = self.strict or code.promise in self.claimed
         return Effect.FAILS if code.effect is Effect.HAZARD and fails else code.effect
 
@@ -101,18 +106,22 @@ class Claim:
     @staticmethod
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
-        Data of before there were others is of the usual backend."""
+
+        Data of before there were others is of the usual backend.
+        """
         return codec.read(_StoredClaim, data, "the claim").claim()
 
 
 def is_nonlinear(name: str | None) -> bool:
-    """Whether it stands for an objective that is not linear in its inputs, a known one or not;
-    raises OracleError for a known one that cannot be formed."""
+    """Whether it stands for an objective that is not linear in its inputs, a known one or not.
+
+    Raises OracleError for a known one that cannot be formed.
+    """
     return name is not None and (name == NONLINEAR or objective(name) is not None)
 
 
 def readings(policy: Policy) -> dict[str, Any]:
-    """The policy's readings other than the default, by question."""
+    """Return the policy's readings other than the default, by question."""
     values = {f.name: getattr(policy, f.name) for f in fields(Policy)}
     return {q: r for q, r in values.items() if r != getattr(DEFAULT_POLICY, q)}
 
@@ -153,7 +162,7 @@ class _StoredClaim(Part, frozen=True):
     backend: str = GLOO.name
 
     def claim(self) -> Claim:
-        """The claim, every name in it checked; raises InputError."""
+        """Return the claim, every name in it checked; raises InputError."""
         if self.divisor is not None:
             check_divisor(self.divisor)
         if self.against is not None and self.against.get("against") is not None:
@@ -181,13 +190,13 @@ class _StoredClaim(Part, frozen=True):
 
 
 def called_as(how: Convention) -> dict[str, Any]:
-    """The fields that stand for a convention."""
+    """Return the fields that stand for a convention."""
     own = is_path(how.name)
     return {"convention": ADAPTED if own else how.name, "adapter": how.name if own else None}
 
 
 def _called(name: str, adapter: str | None) -> dict[str, str | None]:
-    """The same, of what is stored."""
+    """Return the same, of what is stored."""
     if is_path(name):
         raise InputError(f"convention must be a name, got {name!r:.200}")
     if adapter is not None and not is_path(adapter):
@@ -211,9 +220,9 @@ def _mode(name: str | None) -> str | None:
     return name
 
 
-def _policy(said: Mapping[str, Any]) -> Policy:
+def _policy(given: Mapping[str, Any]) -> Policy:
     try:
-        return Policy(**said)
+        return Policy(**given)
     except (OracleError, TypeError) as error:
         raise InputError(f"policy cannot be used: {error!s:.300}") from None
 

@@ -13,8 +13,10 @@ _KEPT, _MOST_KEPT = 0.1, 2.0
 
 
 class OutOfTime(BaseException):
-    """The time is over. No Exception, as Ctrl-C is none: nothing on the way may take it for an
-    answer of what it runs."""
+    """The time is over.
+
+    No Exception, as Ctrl-C is none: nothing on the way may take it for an answer of what it runs.
+    """
 
 
 class TooLate(AggverifyError):
@@ -52,12 +54,12 @@ class Deadline:
         return max(0.0, self.looks_until - time.monotonic())
 
     def look(self) -> None:
-        """Raises OutOfTime where nothing new is to be looked for."""
+        """Raise OutOfTime where nothing new is to be looked for."""
         if time.monotonic() > self.looks_until:
             raise OutOfTime
 
     def check(self) -> None:
-        """Raises OutOfTime where nothing is to be run any more."""
+        """Raise OutOfTime where nothing is to be run any more."""
         if time.monotonic() > self.runs_until:
             raise OutOfTime
 

@@ -16,7 +16,7 @@ _MICRO_BATCH = 1 << 14
 
 
 def most_bytes(wanted: RunSpec) -> int:
-    """Of a rank's reply, beside what any has."""
+    """Of a rank's reply, in addition to what any has."""
     layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
     ranks = max(len(wanted.virtual), 1)
     if wanted.record:
@@ -39,7 +39,7 @@ def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | F
 
 
 def _check(wanted: RunSpec, answer: Answer, blob: bytes, *, first: bool) -> None:
-    """Raises ValueError unless all is there, and as much as there must be."""
+    """Raise ValueError unless all is there, and as much as there must be."""
     if wanted.misuse or wanted.show or wanted.record:
         return
     expected = wanted.case.layout.num_microbatches * max(len(wanted.virtual), 1)

@@ -17,7 +17,7 @@ from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
-from aggverify.trainer.showing import Argument
+from aggverify.trainer.argument_text import Argument
 from aggverify.world import Fault, Outcome
 from aggverify.world.collectives import Collective, read
 
@@ -69,7 +69,7 @@ class Execution:
     peak_bytes: int = 0
     """Memory of the rank that has held most, after a large step; 0 after others."""
     virtual: bool = False
-    """Whether its ranks were played by one process, or each alone by one of its own."""
+    """Whether its ranks were played by one process, or each by its own process."""
     communicates: bool = False
     """Whether such a rank issued a collective: then there is no result."""
     notes: tuple[tuple[str, ...], ...] = ()
@@ -85,12 +85,15 @@ class Execution:
         return tuple(tuple(map(read, notes)) for notes in self.notes)
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
-        """What the engine makes of one number per rank and micro-batch; None if not finite."""
+        """Return what the engine makes of one number per rank and micro-batch.
+
+        None if not finite.
+        """
         return _scalar(subject, self.case, losses, self.counts)
 
 
 def executed(subject: Subject, wanted: RunSpec, outcome: Outcome) -> Execution:
-    """What came of a run spec."""
+    """Return what came of a run spec."""
     case = wanted.case
     if isinstance(outcome, Fault):
         return Execution(case, failure=outcome)

@@ -62,8 +62,7 @@ _Key = tuple[Step, Layout, str, bytes]
 
 
 def _key(case: Case) -> _Key:
-    """By the bytes of its losses: of two zeros with different signs one must not pass for the
-    other, and one NaN is like another."""
+    """Key by the bytes of its losses: 0.0 must not pass for -0.0, and one NaN is like another."""
     losses = np.array(case.losses, dtype=np.float64).tobytes()
     return case.step, case.layout, case.dtype, losses
 
@@ -91,7 +90,7 @@ class Executor:
 
     def __init__(self, template: Template, other: Executor | None = None) -> None:
         self._template = template
-        self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
+        self._others: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
         self._looked, self._contention, self._began = 0.0, 1.0, math.nan
@@ -114,12 +113,15 @@ class Executor:
 
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
-        loading = (each._template.loading for each in (self, *self._beside.values()))
+        loading = (each._template.loading for each in (self, *self._others.values()))
         return time.monotonic() - sum(loading)
 
     def budget_clock(self) -> float:
-        """Seconds without those that processes wait for a processor, for each other's as well: how
-        much is tried does not depend on what else runs. May step back a little, as load grows."""
+        """Return seconds without those that processes wait for a processor.
+
+        Those of other processes are left out as well: how much is tried does not depend on what
+        else runs. May step back a little, as load grows.
+        """
         now = time.monotonic()
         if math.isnan(self._began):
             self._began = self.clock()
@@ -128,15 +130,14 @@ class Executor:
         return (self.clock() - self._began) / self._contention
 
     def begin(self) -> None:
-        """Hold nothing that ran away before against what comes now, another subject, and know of no
-        line that it has run."""
+        """Reset the time-out back-off and the lines that have run, before another subject."""
         self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._known.clear()
         self._unfit.clear()
         self.printed.clear()
         self.calm()
-        if AGAINST in self._beside:
-            self._beside[AGAINST].begin()
+        if AGAINST in self._others:
+            self._others[AGAINST].begin()
 
     def calm(self) -> None:
         """Hold nothing that ran away against what comes next."""
@@ -144,7 +145,7 @@ class Executor:
         self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
-        """The largest world up to ``wanted`` that there is room for, and why no larger one.
+        """Return the largest world up to ``wanted`` that there is room for, and why no larger one.
 
         Raises NotJudged where there is none.
         """
@@ -161,8 +162,10 @@ class Executor:
         raise NotJudged(f"ranks cannot be run here: {why}")
 
     def in_less_room(self, subject: Subject) -> Subject | None:
-        """The subject in no worlds as large as one of its own that has failed for want of room;
-        None where none has. Raises NotJudged where a rank by itself has."""
+        """Return the subject in no worlds as large as the one that has failed for want of room.
+
+        None where none has. Raises NotJudged where a rank by itself has.
+        """
         failed = [size for size in self._unfit if size <= subject.max_world]
         if not failed:
             return None
@@ -177,8 +180,10 @@ class Executor:
         return self.submit(subject, cases).executions()
 
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
-        """Start the cases, but those that have been run for another judge of the subject in these
-        ranks: a bare case has one result, and what has not is found where it is run twice."""
+        """Start the cases, but those that these ranks have run for another judge of the subject.
+
+        A bare case has one result, and what has not is found where it is run twice.
+        """
         specs = list(map(as_run_spec, cases))
         keys = [_key(t.case) if _is_bare(t) else None for t in specs]
         kept = self._known.setdefault(subject.claim, {})
@@ -221,7 +226,7 @@ class Executor:
             return Submitted(lambda: [self._apart(subject, t) for t in bare], lambda: False)
         if where == AGAINST:
             assert subject.against is not None
-            return self._beside[AGAINST].submit(subject.against, bare)
+            return self._others[AGAINST].submit(subject.against, bare)
         if where == REAL:
             engine = closing(subject.engine)
             assert engine is not None
@@ -230,7 +235,7 @@ class Executor:
         return self._ranks(where).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
-        """The virtual ranks each in a process that has run nothing, and their sum."""
+        """Return the virtual ranks each in a process that has run nothing, and their sum."""
         alone = [replace(wanted, virtual=(rank,), fresh=True) for rank in wanted.virtual]
         parts = self._send(subject, alone).executions()
         failed = next((part for part in parts if part.weights is None), None)
@@ -246,16 +251,15 @@ class Executor:
         return reduced(subject, whole)
 
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
-        """Where torch.compile compiles, launched, or under another engine: ranks of their own,
-        which stay."""
-        if where not in self._beside:
+        """Return other ranks, which stay: compiled, launched, or under another engine."""
+        if where not in self._others:
             setup, more = _SETUPS[where]
             setup = {**setup, **asked}
-            template = self._template.beside(setup, more, launched=where == LAUNCHED)
+            template = self._template.sibling(setup, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
                 raise NotJudged(f"cannot be imported {where}: {template.message}")
-            self._beside[where] = Executor(template)
-        return self._beside[where]
+            self._others[where] = Executor(template)
+        return self._others[where]
 
     def _send(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted:
         specs = [_promised(subject, t) if t.before else t for t in specs]
@@ -312,7 +316,7 @@ class Executor:
     def _outlive(self, subject: Subject, specs: Sequence[RunSpec], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.
 
-        Raises NotJudged where that does not help and the reducer cannot be said to do it.
+        Raises NotJudged where that does not help and the reducer is not shown to do it.
         """
         while ended := [n for n, e in enumerate(done) if e.failure and e.failure.ended]:
             failure = done[ended[0]].failure
@@ -373,7 +377,7 @@ class Executor:
         self._template.restart_worlds()
         self._known.clear()
         self._retry_policy.doubt()
-        for other in self._beside.values():
+        for other in self._others.values():
             other.fresh()
 
 
@@ -386,7 +390,7 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
-    """A promise holds for the steps before, too: of these, those that the trainer may run."""
+    """Keep, of the steps before, those that the trainer may run: a promise holds for them, too."""
     return replace(wanted, before=tuple(filter(subject.keeps_promises, wanted.before)))
 
 

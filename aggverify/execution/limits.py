@@ -31,8 +31,9 @@ FAR: Mapping[str, Any] = {
     "silence_after": 5,
     "import_memory": 1 << 36,
 }
-"""Options of ranks on a device beside the processor: the first collective and kernel of each kind
-take seconds, host threads spin while they wait, so that only silence tells who is blocked."""
+"""Options of ranks on a device other than the processor: the first collective and kernel of each
+kind take seconds, host threads spin while they wait, so that only a rank without progress is known
+to be blocked."""
 LAUNCHED = {
     "cpu_seconds": 60,
     "cpu_seconds_after": 60,
@@ -57,7 +58,7 @@ slow hour of the machine does not run away."""
 
 
 class RankKind(NamedTuple):
-    """What is the same of claims whose steps the same ranks can run, beside the files."""
+    """What is the same of claims whose steps the same ranks can run, except the files."""
 
     compiled: bool = False
     backend: str = GLOO.name
@@ -74,8 +75,10 @@ USUAL = RankKind()
 
 
 def cpu_seconds(tokens: int, calls: int, asked: float | None, slowest: float) -> float | None:
-    """The processor time of a case of so many tokens, and calls on a rank; None for the pool's
-    usual. ``slowest``: seconds of the slowest call that came to its end."""
+    """Return the processor time of a case of so many tokens, and calls on a rank.
+
+    None for the pool's usual. ``slowest``: seconds of the slowest call that came to its end.
+    """
     own = TIMES_ITS_OWN * slowest * calls
     if own > CPU_SECONDS_AFTER:
         asked = max(asked or CPU_SECONDS, own)
@@ -97,4 +100,4 @@ MOST_ENDS, MOST_OUTLIVED = 3, 20
 it; and how often in a run others may have done it before nothing can be judged."""
 MOST_WAITS, WAIT_SECONDS = 20, 0.1
 """How often waiting for an import or a compiler is not believed to be for good, and for how much
-longer each time the machine is left to whoever is waited for."""
+longer each time the machine is left to the process that is waited for."""

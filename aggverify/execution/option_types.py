@@ -62,7 +62,7 @@ def _is_integer(value: object) -> bool:
 
 
 def too_much(value: Any) -> str | None:
-    """What is wrong with the size of a value of the right kind."""
+    """Return what is wrong with the size of a value of the right kind."""
     parts = value.values() if isinstance(value, Mapping) else value
     several = isinstance(value, list | tuple | Mapping)
     if several and len(value) > MOST_TEXTS:

@@ -1,5 +1,7 @@
-"""Every option of ``aggverify check``, once: the command line, the settings and their JSON schema,
-a file's own ``AGGVERIFY`` and the request are made from this table. Imports nothing heavy.
+"""Every option of ``aggverify check``, once.
+
+The command line, the settings and their JSON schema, a file's own ``AGGVERIFY`` and the request are
+made from this table. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ COLORS = ("auto", "always", "never")
 
 
 class Where(Enum):
-    """Where it may be said besides the command line."""
+    """Where it may be given besides the command line."""
 
     NOWHERE = "nowhere"
     PROJECT = "in [tool.aggverify]"
@@ -42,9 +44,9 @@ class Option:
     """Of the request; empty for what only the command itself looks at."""
     default: Any = None
     late: bool = False
-    """Whether what the project says waits until the file is known, which may say otherwise."""
+    """Whether the project's value waits until the file is known, which may declare another."""
     adds: bool = False
-    """Whether what is said in several places is put together."""
+    """Whether values given in several places are put together."""
     names: str = ""
     """The closed set that its values come from, which the schema lists."""
     least: int | None = None
@@ -54,7 +56,7 @@ class Option:
     short: str = ""
     """Of the command line: ``-v``."""
     is_path: bool = False
-    """Whether it is relative to the file that says it."""
+    """Whether it is relative to the file that contains it."""
     one_text: bool = False
     """Whether several are written as one text on the command line, with commas."""
 
@@ -447,10 +449,10 @@ BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
 
 
 def default(key: str) -> Any:
-    """What holds where nobody has said anything."""
+    """Return the value where none is given."""
     return BY_KEY[key].default
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A text or a list of texts as a tuple."""
+    """Return a text or a list of texts as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)

@@ -1,5 +1,7 @@
-"""A person's own oracle (``--oracle FILE``) in a child process: it may hang, exit or eat memory,
-and settings of a pull request may name it."""
+"""A person's own oracle (``--oracle FILE``) in a child process.
+
+It may hang, exit or eat memory, and settings of a pull request may name it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def interruptible(turn: Callable[[], None]) -> Iterator[None]:
 
 
 def loaded_oracle(path: str) -> CustomOracle:
-    """The oracle of a file, which runs in a child; raises OracleError as ``custom.load`` does."""
+    """Return the oracle of a file, which runs in a child.
+
+    Raises OracleError as ``custom.load`` does.
+    """
     child = _Child(path)
     child.receive()
     return CustomOracle(Path(path).name, child, path)
@@ -75,7 +80,7 @@ class _Child:
         return [Fraction(text) for text in self.receive()["weights"]]
 
     def receive(self) -> dict[str, Any]:
-        """The next answer; raises OracleError where it is an error, or there is none."""
+        """Return the next answer; raises OracleError where it is an error, or there is none."""
         ends = time.monotonic() + ANSWER_SECONDS
         while not select.select([self._socket], [], [], _TURN)[0]:
             try:
@@ -114,7 +119,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def main(fd: int, parent: int, path: str) -> NoReturn:
-    """The child's side: load the file, answer steps until the connection ends."""
+    """Be the child: load the file, answer steps until the connection ends."""
     linux.die_with_parent(parent)
     most = memory.free() // 2
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))

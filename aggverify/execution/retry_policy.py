@@ -1,5 +1,6 @@
-"""Ranks that take their time are told from ranks that are stuck or run away, and ranks that were
-ended from outside from ranks that end themselves.
+"""Slow ranks are distinguished from ranks that are stuck or run away.
+
+Ranks that were ended from outside are distinguished from ranks that end themselves.
 
 Code may import, compile or build tables at its first call, in every fresh rank again, and
 compilers wait for each other. A failure that may be no more than that is not believed at once.
@@ -34,8 +35,11 @@ def _loading(failure: Fault) -> bool:
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """What a candidate was given so far; ``seconds``: processor time for each case from now on,
-    None while there is no reason for more than usual."""
+    """What a candidate was given so far.
+
+    ``seconds``: processor time for each case from now on, None while there is no reason for more
+    than usual.
+    """
 
     seconds: float | None = None
     outlived: list[str] = field(default_factory=list)
@@ -52,25 +56,25 @@ class RetryPolicy:
     def outlives(self, failure: Fault, ends: Callable[[], Fault | None]) -> bool:
         """Whether ranks were ended from outside, so that their cases should be run again.
 
-        ``ends`` runs one of them by itself, and says how that failed. One that is ended every time
-        ends itself, and so do others from then on; raises NotJudged where the kernel says that it
-        has done it, or somebody does it all the time.
+        ``ends`` runs one of them by itself, and returns how that failed. One that is ended every
+        time ends itself, and so do others from then on; raises NotJudged where the kernel reports
+        that it has done it, or somebody does it all the time.
         """
         if self._ends_itself:
             return False
-        said = failure.out_of_memory
+        kernel_report = failure.out_of_memory
         for _ in range(limits.MOST_ENDS):
             again = ends()
             if again is None or again.ended != failure.ended:
                 self.outlived.append(failure.ended)
                 break
-            said = again.out_of_memory or said
+            kernel_report = again.out_of_memory or kernel_report
         else:
-            if said:
+            if kernel_report:
                 times = limits.MOST_ENDS + 1
                 raise NotJudged(
                     f"ranks are ended by {failure.ended} for lack of memory, {times} times in a "
-                    f"row; the kernel reports: {said}"
+                    f"row; the kernel reports: {kernel_report}"
                 )
             self._ends_itself = True
             return False

@@ -18,7 +18,7 @@ LAUNCHED: Where = "launched"
 REAL: Where = "real"
 """Those of the library's engine that the subject's formula stands for."""
 APART: Where = "apart"
-"""A process of its own, that has run nothing, for each virtual rank."""
+"""A fresh process for each virtual rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RunSpec:
     watch: bool = False
     """Whether the candidate's arguments are compared with what they were before the call."""
     mode: str | None = None
-    """Another mode than the subject's, where the candidate is told the mode."""
+    """Another mode than the subject's, where the candidate takes the mode."""
     misuse: bool = False
     """Whether the candidate is called with each of the convention's misuses, which should raise."""
 
@@ -57,12 +57,12 @@ class RunSpec:
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that other ranks have, and nothing is run of."""
     virtual: tuple[int, ...] = ()
-    """Ranks of the layout that one process is, one after another, with nobody to talk to; none for
+    """Ranks of the layout that one process is, one after another, without peers; none for
     real ranks."""
     noted: bool = False
     """Whether what runs of the candidate is noted of every such case, apart from all others."""
     alone: bool = False
-    """In a reduction of its own: among others, the order of additions is not its alone."""
+    """In its own reduction: among others, the order of additions is not its alone."""
 
     @property
     def plain(self) -> bool:
@@ -79,5 +79,5 @@ class RunSpec:
 
 
 def as_run_spec(wanted: Case | RunSpec) -> RunSpec:
-    """A case or a run spec as a run spec."""
+    """Return a case or a run spec as a run spec."""
     return wanted if isinstance(wanted, RunSpec) else RunSpec(wanted)

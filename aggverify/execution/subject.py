@@ -12,13 +12,13 @@ from msgspec import structs
 from aggverify import oracles
 from aggverify.codec import Double, Integer, Part
 from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.conventions.policy_loss import score_terms
 from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
-from aggverify.execution.term_readings import said_readings, split_reading
+from aggverify.execution.term_readings import given_readings, split_reading
 from aggverify.model import Assumption, Lines, Ranks
 from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
@@ -33,7 +33,7 @@ spare; see docs/bounds.md. Independent of the number of tokens."""
 
 
 class Refused(Part, frozen=True):
-    """A feature of layouts or steps that the candidate declines by an exception of its own."""
+    """A feature of layouts or steps that the candidate declines by its own exception."""
 
     feature: str
     words: str
@@ -52,23 +52,23 @@ _UNSEEN = Ranks("", "")
 
 
 class Discovered(Part, frozen=True):
-    """What a run has found out about a subject, and nobody said."""
+    """What a run has identified of a subject, and no option declares."""
 
     identified: bool = False
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
-    engine_said: bool = True
-    """False where nobody has named the engine: the claim's is where to begin."""
-    mode_said: bool = True
-    """False where nobody has named a mode, and the function is asked for all that it may have."""
+    engine_declared: bool = True
+    """False where no option names the engine: the claim's is where to begin."""
+    mode_declared: bool = True
+    """False where no option names a mode, and the function is asked for all that it may have."""
     narrowed: tuple[str, ...] = ()
     """Features taken out of the claim, because only without them an assumed engine fits at all."""
     untold: tuple[tuple[str, str], ...] = ()
-    """Features that this version of the function is told nothing of, each with the reason."""
+    """Features that this version of the function has no parameter for, each with the reason."""
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
     refused: tuple[Refused, ...] = ()
-    """What it says no to, which is right where it is not claimed."""
+    """What it refuses, which is right where it is not claimed."""
     returns_logs: bool = True
     """False once a step was seen without."""
     constants: tuple[Double, ...] = ()
@@ -78,7 +78,7 @@ class Discovered(Part, frozen=True):
     surroundings: tuple[str, ...] = ()
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     communicates: bool = False
-    """Whether ranks were seen to issue collectives of its own."""
+    """Whether ranks were seen to issue the reducer's own collectives."""
     functions: tuple[Lines, ...] = ()
     """Those of its file."""
     conditions: tuple[Condition, ...] = ()
@@ -89,7 +89,7 @@ class Discovered(Part, frozen=True):
     no_room: str = ""
     """Why no larger one."""
     carried: str = ""
-    """What carries collectives beside the backend, where that is not this machine's usual."""
+    """What carries collectives apart from the backend, where that is not this machine's usual."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     sandbox: str | None = None
@@ -116,7 +116,10 @@ class Subject:
 
     @staticmethod
     def of(claim: Claim) -> Subject:
-        """The claim resolved; raises InputError for unknown names, OracleError for a bad oracle."""
+        """Return the claim resolved.
+
+        Raises InputError for unknown names, OracleError for a bad oracle.
+        """
         return Subject(
             claim,
             convention(claim.called),
@@ -126,49 +129,56 @@ class Subject:
         )
 
     def claiming(self, **changes: Any) -> Subject:
-        """The same subject under a claim changed in fields other than the oracle and the path it
-        is compared with."""
+        """Return the same subject under a changed claim.
+
+        Of the claim, fields other than the oracle and the path it is compared with.
+        """
         claim = replace(self.claim, **changes)
         how, what = convention(claim.called), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
     def under(self, name: str) -> Subject:
-        """The same subject under another engine, and so the path beside it where that one's
-        engine is only taken over from here."""
+        """Return the same subject under another engine.
+
+        So is the path that it is compared with, where that one's engine is only taken over from
+        here.
+        """
         moved = self.claiming(engine=name)
         path = self.against
-        if path is None or path.found.engine_said:
+        if path is None or path.found.engine_declared:
             return moved
-        return moved.beside(path.under(name))
+        return moved.compared_with(path.under(name))
 
-    def beside(self, other: Subject) -> Subject:
-        """The same subject with another path to agree with."""
+    def compared_with(self, other: Subject) -> Subject:
+        """Return the same subject with another path to agree with."""
         return replace(self, claim=replace(self.claim, against=other.claim), against=other)
 
     def knowing(self, **changes: Any) -> Subject:
-        """The same subject with more found out."""
+        """Return the same subject with more found out."""
         return replace(self, found=structs.replace(self.found, **changes))
 
     def noting(self, *notes: str) -> Subject:
-        """The same subject with more to say about it in its verdict."""
+        """Return the same subject with further notes for its verdict."""
         return self.knowing(notes=(*self.found.notes, *notes))
 
     @property
     def engine_assumed(self) -> bool:
-        """Whether another engine may be the trainer's: neither a person nor the convention says."""
-        return not (self.found.engine_said or self.convention.fixes_engine)
+        """Whether another engine may be the trainer's: no option and no convention names one."""
+        return not (self.found.engine_declared or self.convention.fixes_engine)
 
     @property
     def engine_in_question(self) -> bool:
-        """Whether an assumed engine is not even the convention's usual one: the claim is not
-        complete, whatever comes of it."""
+        """Whether an assumed engine is not even the convention's usual one.
+
+        The claim is not complete then, whatever comes of it.
+        """
         usual = self.convention.default_engine(self.mode)
         return self.engine_assumed and self.engine.name != usual
 
     @property
     def only_called(self) -> bool:
         """Whether it reduces no losses, and is judged call by call."""
-        return isinstance(self.convention, Called)
+        return isinstance(self.convention, PerCallConvention)
 
     def must_reduce(self) -> None:
         """Raise InputError for one that has no step to be run on."""
@@ -218,8 +228,8 @@ class Subject:
 
     @property
     def term_readings(self) -> dict[str, str]:
-        """Of the terms that have one that is said, by name."""
-        return said_readings(self.claim.terms)
+        """Readings by term, of the terms for which one is declared."""
+        return given_readings(self.claim.terms)
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -288,7 +298,7 @@ class Subject:
         )
 
     def most(self, feature: str) -> int | None:
-        """The largest size of a feature that it does not refuse; None for any."""
+        """Return the largest size of a feature that it does not refuse; None for any."""
         return next((r.beyond for r in self.refused if r.feature == feature), None)
 
     @property
@@ -305,8 +315,10 @@ class Subject:
 
     @property
     def not_claimed(self) -> dict[str, str]:
-        """Features that are not tested, each with the reason, in order; of an engine whose trainers
-        slice nothing, "zigzag" too."""
+        """Features that are not tested, each with the reason, in order.
+
+        Of an engine whose trainers slice nothing, "zigzag" too.
+        """
         unseen = {**self.convention.not_claimed, **dict(self.found.untold)}
         unseen = {f: why for f, why in unseen.items() if f not in self.claimed}
         unseen |= self.engine.not_claimed
@@ -316,8 +328,10 @@ class Subject:
 
     @property
     def features(self) -> frozenset[str]:
-        """What generated cases may contain: what the convention sees, plus explicit claims, less
-        what it refuses."""
+        """What generated cases may contain.
+
+        What the convention sees, plus explicit claims, less what it refuses.
+        """
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
         mine -= UNUSUAL - self.claimed - getattr(self.convention, "unusual", frozenset())
         mine -= {"fan-out"} if self.group_size or self.objective else frozenset()
@@ -342,8 +356,10 @@ class Subject:
         return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around
 
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
-        """The case with losses that the convention can give, and, but with ``zeros``, of which it
-        shows every weight."""
+        """Return the case with losses that the convention can give.
+
+        Unless ``zeros``, with losses of which it shows every weight.
+        """
         if self.objective is not None and self.objective.negative:
             case = case.with_losses(tuple(-(abs(x) % 1) for x in case.losses))
         if getattr(self.convention, "gradient_of", ""):  # one advantage a sample
@@ -356,8 +372,10 @@ class Subject:
         return not self.nonlinear and getattr(self.convention, "hides_zeros", False)
 
     def reports_instead(self, case: Case) -> Case | None:
-        """The case with other per-token losses, whose sum a loss of log-probabilities may report
-        just as well; None where there are none."""
+        """Return the case with other per-token losses that may be reported just as well.
+
+        A loss of log-probabilities may report their sum; None where there are none.
+        """
         plain = self.hides_zeros and self.objective is None
         return case.with_losses(score_terms(case.losses)) if plain else None
 

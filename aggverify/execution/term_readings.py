@@ -17,7 +17,7 @@ class TermReading:
 
     sentence: str
     shards: bool
-    """Whether each context-parallel rank is a place of its own."""
+    """Whether each context-parallel rank is its own place."""
 
     def weights(self, case: Case) -> tuple[Fraction, ...]:
         """One per response token, for a coefficient of 1."""
@@ -50,12 +50,12 @@ def with_reading(name: str, reading: str) -> str:
     return f"{name}={reading}" if reading else name
 
 
-def said_readings(terms: Sequence[str]) -> dict[str, str]:
+def given_readings(terms: Sequence[str]) -> dict[str, str]:
     """Of a claim's terms that have one, by name."""
     return {name: reading for name, reading in map(split_reading, terms) if reading}
 
 
 def split_reading(text: str) -> tuple[str, str]:
-    """Name and reading, "" where none is said."""
+    """Name and reading, "" where none is given."""
     name, _, reading = text.partition("=")
     return name, reading

@@ -23,8 +23,11 @@ class TraceSampling:
         self._cases: Counter[Hashable] = Counter()
 
     def usual(self, case: Case, whose: Hashable) -> bool:
-        """Whether there were the first ones of its sort already; ``whose``: for whom lines are
-        noted apart from all others. No large case is, since code may branch on any size."""
+        """Whether there were the first ones of its sort already.
+
+        ``whose``: for whom lines are noted apart from all others. No large case is, since code may
+        branch on any size.
+        """
         sort = _sort(case)
         if sort is None:
             return False

@@ -27,7 +27,7 @@ _LARGEST_GROUP = 3
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A step as drawn, with what its units say about the rest of a case."""
+    """A step as drawn, with what its units determine of the rest of a case."""
 
     step: Step
     units: list[Unit]
@@ -43,8 +43,10 @@ def record_size(space: Space) -> int:
 
 
 def rest_size(units: int, most: int, space: Space) -> int:
-    """Bytes for what belongs to the whole case, and for ``most`` layouts of that many units: a
-    byte costs as much to draw as to use."""
+    """Return the bytes for what is of the whole case, and for ``most`` layouts of the units.
+
+    A byte costs as much to draw as to use.
+    """
     altered = space.shuffled or space.padded or space.blank_a_unit
     return 2 + space.ids + altered * (14 + units) + (most - 1) * (2 + units)
 
@@ -52,7 +54,7 @@ def rest_size(units: int, most: int, space: Space) -> int:
 def build(
     size: Size, records: Sequence[bytes], rest: bytes, space: Space, most: int
 ) -> tuple[Case, ...]:
-    """A case of this size out of its units, and others of its step under other layouts.
+    """Return a case of this size out of its units, and others of its step under other layouts.
 
     ``most``: different cases at most; there is one only where the step follows the layout.
     """
@@ -94,7 +96,7 @@ def _row(i: int, n: int) -> int:
 
 
 def build_step(records: Sequence[bytes], space: Space) -> Drawn:
-    """The step whose units these are."""
+    """Return the step whose units these are."""
     whole = space.whole_units or space.group_size is not None
     samples: list[Sample] = []
     sizes: list[int] = []
@@ -166,7 +168,7 @@ def _sample(source: ChoiceSource, rollout: int, group: int, space: Space) -> Sam
 
 
 def _holed(source: ChoiceSource, space: Space) -> bytes:
-    """The mask of a response of one of the lengths, one block of it masked or nothing."""
+    """Return the mask of a response of one of the lengths, one block of it masked or nothing."""
     mask = bytearray(b"\1" * source.pick(space.lengths))
     if source.flag():
         begin, width = (source.take(1)[0] * len(mask) >> 8 for _ in range(2))
@@ -175,7 +177,7 @@ def _holed(source: ChoiceSource, space: Space) -> bytes:
 
 
 def _bits(mask: int, length: int) -> bytes:
-    """The lowest bit first: a shorter response keeps its first tokens' ones."""
+    """Return bits, the lowest first: a shorter response keeps its first tokens' ones."""
     return f"{mask:0{length}b}"[::-1].encode().translate(_BITS)
 
 

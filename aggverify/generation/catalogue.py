@@ -28,8 +28,10 @@ def unit_case() -> Case:
 
 
 def fully_masked(case: Case) -> Iterator[Case]:
-    """The case with its first sample fully masked, with its first micro-batch, and with the last
-    one of every rank."""
+    """Yield the case with its first sample fully masked, then its first micro-batch, and others.
+
+    The last is with the last micro-batch of every rank.
+    """
     first = frozenset(next(case.layout.cells())[2])
     last = frozenset(i for rank in case.layout.micro_batches for i in rank[-1])
     for members in dict.fromkeys((frozenset({0}), first, last)):
@@ -48,8 +50,10 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
-    """Other steps on the grid's layouts, and units whose samples are apart: for telling apart what
-    the stored cases do not."""
+    """Return other steps on the grid's layouts, and units whose samples are apart.
+
+    They distinguish what the stored cases do not.
+    """
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
     return (*(grid_case(n, *row) for n, row in rows), _apart(4), _apart(2))
 
@@ -65,7 +69,7 @@ Row = tuple[int, int, int, CpKind, str]
 
 
 def _pairwise(max_world: int, kinds: tuple[CpKind, ...]) -> Iterator[Row]:
-    """A greedy covering array: every pair of values that can occur together does."""
+    """Yield a greedy covering array: every pair of values that can occur together does."""
     rows: list[Row] = [
         (d, c, k, kind, dtype)
         for d, c, k, kind, dtype in product(
@@ -85,7 +89,7 @@ def _pairs(row: Row) -> set[object]:
 
 
 def grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) -> Case:
-    """A ragged step, the same for a seed, with that layout."""
+    """Return a ragged step, the same for a seed, with that layout."""
     rng = random.Random(seed)
     count = dp * k + rng.randrange(1, 4)
     cells: list[list[int]] = [[] for _ in range(dp * k)]

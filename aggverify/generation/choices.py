@@ -19,7 +19,7 @@ class ChoiceSource:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self._at = self._at, self._at + count
         return self._data[start : self._at].ljust(count, b"\0")
 
@@ -33,8 +33,10 @@ class ChoiceSource:
         return self.take(1)[0] > 127
 
     def order(self, count: int) -> list[int]:
-        """The numbers below ``count``, forwards or backwards: a switch shrinks, a permutation
-        would not, whatever the number of samples."""
+        """Draw the numbers below ``count``, forwards or backwards.
+
+        A switch shrinks, a permutation would not, whatever the number of samples.
+        """
         return list(range(count))[:: -1 if self.flag() else 1]
 
 

@@ -30,8 +30,9 @@ SIDES: Sequence[Side] = (lambda c: c + 1, lambda c: c, lambda c: 2 * c, lambda c
 def around(
     space: Space, constants: Sequence[float], dtypes: Sequence[str] = ()
 ) -> Iterator[Case | None]:
-    """Cases on all sides of the constants of a reducer's code, whatever they may be compared with;
-    the first of them also in the dtypes that the code names.
+    """Cases on all sides of the constants of a reducer's code, whatever they may be compared with.
+
+    The first of them also in the dtypes that the code names.
 
     Of each constant every quantity has its first side before any has its second one: so each has
     its share where not all cases are run.
@@ -59,7 +60,7 @@ def _around(
         for block in blocks:
             for quantity in _QUANTITIES:
                 yield from (quantity(build, side(c)) for c in block)
-            for recipe in _BESIDE if side is SIDES[0] else ():
+            for recipe in _NEXT_TO if side is SIDES[0] else ():
                 yield from chain.from_iterable(recipe(build, c) for c in block)
     for part in parts:
         yield from _small_losses(build, part)
@@ -98,7 +99,7 @@ def _shard(build: Builder, size: int) -> Case | None:
 
 
 def _unmasked(build: Builder, size: int) -> Case | None:
-    """A response without a hole."""
+    """Return a response without a hole."""
     return build.case((b"\1" * size, b"\1\1\1")) if size <= LONGEST_SPREAD else None
 
 
@@ -179,8 +180,10 @@ def _ids(build: Builder, size: tuple[int, int, int] = (1, 1, 1)) -> Case | None:
 
 
 def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
-    """Ids with the same place in a table that has so many, or in a type of integers whose largest
-    it is."""
+    """Yield ids with the same place in a table of that many.
+
+    Or in a type of integers whose largest it is.
+    """
     moduli = (c, c + 1) if (c + 1).bit_count() == 1 else (c,)
     for modulus, size in product(moduli, ((1, 1, 2), (1, 1, 1))):
         case = _ids(build, size)
@@ -227,7 +230,7 @@ def _prompts_of_shards(build: Builder, c: int) -> Iterator[Case | None]:
         yield build.case((holed(7), b"\1\1"), (1, 2, 1), prompt=c + 1)
 
 
-_BESIDE: Sequence[Recipe] = (
+_NEXT_TO: Sequence[Recipe] = (
     _ids_there,
     _many_spread,
     _ids_that_meet,
@@ -249,7 +252,7 @@ def _dense(build: Builder, part: float) -> Iterator[Case | None]:
 
 
 def _small_losses(build: Builder, part: float) -> Iterator[Case | None]:
-    """A little more than it and less, and twice it, in numbers that sums of are exact."""
+    """Yield a little more than it and less, and twice it, in numbers that sums of are exact."""
     near = round(part * 1024)
     for size in dict.fromkeys((near + 1, near, 2 * near, near - 1)):
         yield _largest_loss(build, size / 1024)
@@ -275,7 +278,7 @@ def shaped(
     most: Mapping[str, int],
     dtypes: Sequence[str] = (),
 ) -> tuple[Case, ...]:
-    """The cases of a space, of each shape so many at most; the most usual mistakes first."""
+    """Return the cases of a space, of each shape so many at most; the most usual mistakes first."""
     families = {CONSTANTS: around(space, constants, dtypes)}
     families |= {name: family(space) for name, family in FAMILIES.items()}
     chosen = (

@@ -1,4 +1,4 @@
-"""Every step and layout up to a size: what random testing cannot say about small ones."""
+"""Every step and layout up to a size: what random testing cannot prove of small ones."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def every_case(box: Box) -> Iterator[Case]:
 
 
 def _steps(count: int, cells: Cells, tokens: int, fan_out: bool) -> Iterator[Step]:
-    """Steps of ``count`` samples that differ under the symmetries of these cells."""
+    """Yield steps of ``count`` samples that differ under the symmetries of these cells."""
     masks = _masks(tokens)
-    alike = _symmetries(cells)
+    symmetries = _symmetries(cells)
     for labels in _labels(count, fan_out):
         for chosen in product(range(len(masks)), repeat=count):
-            if all((chosen, labels) <= _moved(chosen, labels, order) for order in alike):
+            if all((chosen, labels) <= _moved(chosen, labels, order) for order in symmetries):
                 yield Step(
                     tuple(
                         Sample(1, masks[m], rollout, group)

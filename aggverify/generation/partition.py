@@ -22,8 +22,10 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 
 
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
-    """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
-    anywhere, as ``where`` says with one byte a unit."""
+    """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
+
+    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit.
+    """
     dp, cp, k, kind = size
     count = dp * k
     cells: list[list[Unit]] = [[] for _ in range(count)]
@@ -40,14 +42,16 @@ def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Sp
 
 
 def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """A rank's samples, dealt to its micro-batches one by one."""
+    """Return a rank's samples, dealt to its micro-batches one by one."""
     every = tuple(chain.from_iterable(cells))
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
 
 def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
-    """Samples, ids, micro-batches and ranks in another order; rows dealt in order stay whole prompt
-    groups."""
+    """Draw another order of samples, ids, micro-batches and ranks.
+
+    Rows dealt in order stay whole prompt groups.
+    """
     names = source.order(step.num_groups), source.order(step.num_rollouts)
     if space.uniform or space.group_size is not None:
         order = by_groups(step, source.order(step.num_groups))

@@ -1,8 +1,9 @@
 """Steps that reducers branch on: long and sharded, in 16 bits, many, sparse, around a constant.
 
 Drawn cases are small, and a branch taken from 512 tokens on is never seen by them. These are listed
-instead: a few of each shape, in an order in which the first ones tell the most, so that a profile
-may take as many as it has time for. Which of them a reducer can be given, its space says.
+instead: a few of each shape, in an order in which the first ones are the most informative, so that
+a profile may take as many as it has time for. Its space determines which of them a reducer can be
+given.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ NAMINGS: Mapping[str, Ids] = {
     "sparse": lambda i, n: 3 + i * i * 1009,
     "from 100 on": lambda i, n: 100 + i,
 }
-"""The i-th of n ids, of rollouts and of prompt groups alike."""
+"""The i-th of n ids, of rollouts and of prompt groups."""
 
 
 def named(step: Step, ids: Ids) -> Step:
-    """The step with its rollouts and prompt groups called so."""
+    """Return the step with its rollouts and prompt groups called so."""
     groups, rollouts = step.num_groups, step.num_rollouts
     return renamed(
         step, [ids(i, groups) for i in range(groups)], [ids(i, rollouts) for i in range(rollouts)]
@@ -46,7 +47,10 @@ def named(step: Step, ids: Ids) -> Step:
 
 
 def holed(length: int) -> bytes:
-    """A mask with its first token and a block in the middle masked; of two or fewer, none."""
+    """Return a mask with its first token and a block in the middle masked.
+
+    Of two or fewer, none.
+    """
     mask = bytearray(b"\1" * length)
     if length > 2:
         mask[0] = 0
@@ -65,8 +69,10 @@ def sparse(length: int, unmasked: int) -> bytes:
 
 
 def turns(count: int) -> bytes:
-    """A mask of so many runs of unmasked tokens, as an agent's turns leave them between answers of
-    its tools."""
+    """Return a mask of so many runs of unmasked tokens.
+
+    An agent's turns leave them so between answers of its tools.
+    """
     return b"".join(b"\1" * (1 + n % 2) + b"\0" * (1 + n % 3) for n in range(count))
 
 
@@ -156,7 +162,7 @@ _SPREADS = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 4, 1), (2, 2, 2))
 
 
 def long_and_sharded(space: Space) -> Iterator[Case | None]:
-    """Long responses with holes, one beside a short one, on five layouts each."""
+    """Long responses with holes, one next to a short one, on five layouts each."""
     build, kinds = Builder(space).case, space.cp_kinds or ("zigzag",)
     for n, length in enumerate(LONG):
         for m, size in enumerate(_SPREADS):
@@ -217,8 +223,10 @@ def ids(space: Space) -> Iterator[Case | None]:
 
 
 def degenerate(space: Space) -> Iterator[Case | None]:
-    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many; many
-    turns; long ones that are nearly equal."""
+    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many.
+
+    Many turns; long ones that are nearly equal.
+    """
     build, sizes = Builder(space).case, ((1, 1, 1), *_SPREADS[:3])
     for count, length in ((8, 4), (2, 16), (6, 1)):
         for size in sizes:
@@ -242,7 +250,9 @@ _MANY_SAMPLES = tuple(Sample(1, b"\1", i, i // 2) for i in range(640))
 @cache
 def sum_of_many(*, samples: bool = False) -> Case:
     """More tokens, or samples of a micro-batch, than bfloat16 adds up one by one; every loss is 1.
-    Not of float16, in which a right sum may be too large or a right weight too small."""
+
+    Not of float16, in which a right sum may be too large or a right weight too small.
+    """
     members = _MANY_SAMPLES if samples else _MANY_TOKENS
     step = Step(members)
     losses = (1.0,) * step.num_response_tokens
@@ -265,8 +275,7 @@ _FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
 
 
 def few_and_many() -> tuple[Case, ...]:
-    """A step of hardly any unmasked tokens, and ones of very many, or of many rollouts, on one
-    rank."""
+    """Return steps of few unmasked tokens, of very many, and of many rollouts, on one rank."""
     steps = (_FEW_OF_MANY, LONG_STEP, Step(_MANY_SAMPLES))
     return tuple(Case(s, Layout.trivial(len(s.samples)), levels(s)) for s in steps)
 

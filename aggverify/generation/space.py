@@ -17,7 +17,7 @@ class Space:
     """What a check wants to see generated. Every field narrows; nothing drawn is filtered.
 
     ``case in space`` is for cases from elsewhere: stored, listed, or made out of a drawn one. How
-    many samples, how long, and of which dtype a case is, is left to whoever made it.
+    many samples, how long, and of which dtype a case is, is left to what made it.
     """
 
     max_dp: int = 1
@@ -135,7 +135,7 @@ def _is_uniform(case: Case) -> bool:
 
 
 def folded(space: Space, sizes: Collection[str]) -> Space:
-    """The space with only one of these sizes of a layout."""
+    """Return the space with only one of these sizes of a layout."""
     return replace(
         space,
         max_dp=1 if "dp_size" in sizes else space.max_dp,
@@ -166,7 +166,7 @@ def sizes(space: Space) -> tuple[Size, ...]:
 
 @lru_cache(maxsize=256)
 def fitting(space: Space, units: int) -> tuple[Size, ...]:
-    """The sizes of the space that this many units can be dealt to."""
+    """Return the sizes of the space that this many units can be dealt to."""
     return tuple(
         (d, c, k, kind)
         for d, c, k, kind in sizes(space)

@@ -1,5 +1,7 @@
-"""Cases for what a reducer has not run yet: around the numbers beside a condition that went one way
-only, and what went a rare way once more, of the kinds of case that it was not seen on.
+"""Cases for what a reducer has not run yet.
+
+They are around the numbers next to a condition that went one way only; and what went a rare way is
+run once more, of the kinds of case that it was not seen on.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ def steered(
 
 
 def _like(space: Space, cases: Iterable[Case | None], example: Case) -> Iterator[Case]:
-    """Each case, before it one that also is of all kinds that the example is of: a condition is
-    reached on cases like the one that has reached it, and may be on no others."""
+    """Yield each case, and before it one that also is of all kinds that the example is of.
+
+    A condition is reached on cases like the one that has reached it, and may be on no others.
+    """
     wanted = [kind for kind in case_tags.decode(case_tags.tags(example)) if kind in _MADE]
     for case in filter(None, cases):
         made = case
@@ -66,7 +70,10 @@ def _again(space: Space, case: Case, missing: Sequence[str]) -> Iterator[Case]:
 
 
 def of_kind(space: Space, case: Case, kind: str) -> Case | None:
-    """The case changed as little as makes it of that kind; None where that is not possible."""
+    """Return the case changed as little as makes it of that kind.
+
+    None where that is not possible.
+    """
     if any(sample.original_mask is not None for sample in case.step.samples):
         return None
     made = _MADE[kind](space, case)
@@ -78,7 +85,7 @@ def _on_one_rank(space: Space, case: Case) -> Case:
 
 
 def _twice(case: Case) -> tuple[Step, tuple[tuple[tuple[int, ...], ...], ...]]:
-    """The step with a copy of all its samples, and the cells of the copy."""
+    """Return the step with a copy of all its samples, and the cells of the copy."""
     samples, cells = case.step.samples, case.layout.micro_batches
     rollouts, groups = 1 + max(s.rollout for s in samples), 1 + max(s.group for s in samples)
     more = [replace(s, rollout=s.rollout + rollouts, group=s.group + groups) for s in samples]
@@ -127,7 +134,7 @@ def _fully_masked(space: Space, case: Case) -> Case | None:
 
 
 def _fan_out(space: Space, case: Case) -> Case | None:
-    """The second rollout of a prompt becomes another sample of its first."""
+    """Make the second rollout of a prompt another sample of its first."""
     first: dict[int, int] = {}
     for n, sample in enumerate(case.step.samples):
         if first.setdefault(sample.group, sample.rollout) != sample.rollout:

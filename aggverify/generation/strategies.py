@@ -18,7 +18,7 @@ from aggverify.generation.building import build, build_step, record_size, rest_s
 from aggverify.generation.partition import partition_samples, units_of
 from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
-from aggverify.oracles.coincidence import tells_apart
+from aggverify.oracles.coincidence import distinguishes
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
@@ -50,15 +50,19 @@ def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[byte
 
 @lru_cache(maxsize=64)
 def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
-    """Steps of 1 to 6 samples (or whole prompt groups, where the space has them); prompts of at
-    least one token; smallest: one sample of one token."""
+    """Draw steps of 1 to 6 samples (or whole prompt groups, where the space has them).
+
+    Prompts of at least one token; smallest: one sample of one token.
+    """
     return _records(space, 1, MOST_SAMPLES).map(lambda records: build_step(records, space).step)
 
 
 @lru_cache(maxsize=64)
 def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
-    """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so;
-    smallest: one rank, one micro-batch."""
+    """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so.
+
+    Smallest: one rank, one micro-batch.
+    """
     return st.composite(_layout)(step, space)
 
 
@@ -73,8 +77,10 @@ def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
 
 @lru_cache(maxsize=64)
 def cases(space: Space = SEVERAL) -> st.SearchStrategy[Case]:
-    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out;
-    smallest: one token on the smallest layout."""
+    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out.
+
+    Smallest: one token on the smallest layout.
+    """
     return st.composite(_case)(space)
 
 
@@ -135,13 +141,15 @@ def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
 
 
 def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
-    """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
-    coincide")."""
+    """Draw steps on which these modes have pairwise different weights.
+
+    See semantics.md, "Where the modes coincide".
+    """
     names = tuple(modes)
     return (
         steps(Space(empty_samples=False))
         .map(_made_uneven)
-        .filter(lambda step: tells_apart(step, names))
+        .filter(lambda step: distinguishes(step, names))
     )
 
 

@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 28
 
 
 class Environment(Part, frozen=True):
-    """What verdicts depend on beside the reducer."""
+    """What verdicts depend on apart from the reducer."""
 
     python: str
     torch: str
@@ -92,8 +92,10 @@ class Document(Part, frozen=True):
 
 
 def comparable(document: Document) -> Document:
-    """What two runs with the same plan on the same code have in common: all but what the clock and
-    the order of threads have a part in."""
+    """Return what two runs with the same plan on the same code have in common.
+
+    That is all but what the clock and the order of threads have a part in.
+    """
     verdicts = tuple(
         replace(
             verdict,
@@ -109,17 +111,20 @@ D = TypeVar("D", Document, Verdict, Finding)
 
 
 def harmless(part: D) -> D:
-    """The same with every text escaped and, where one is due, on one line."""
+    """Return the same with every text escaped and, where one is due, on one line."""
     return codec.sanitize(part)
 
 
 def render(document: Document) -> str:
-    """The document as JSON."""
+    """Return the document as JSON."""
     return json_text(codec.plain(document), indent=1) + "\n"
 
 
 def from_json(data: object) -> Document:
-    """The document that plain data is; raises InputError saying what is wrong, and where."""
+    """Return the document that plain data is.
+
+    Raises InputError that names what is wrong, and where.
+    """
     given = data.get("schema") if isinstance(data, dict) else None
     if isinstance(data, dict) and type(given) is int and given == WITH_SCRIPTS:
         data = _without_scripts(data)
@@ -127,7 +132,7 @@ def from_json(data: object) -> Document:
 
 
 def _without_scripts(data: dict[str, Any]) -> dict[str, Any]:
-    """A document of schema 5 as one of today's; what is none stays as it is."""
+    """Return a document of schema 5 as one of today's; what is none stays as it is."""
 
     def each(part: Any, key: str, made: Callable[[Any], Any]) -> Any:
         inner = part.get(key) if isinstance(part, dict) else None
@@ -143,7 +148,7 @@ def _without_scripts(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(path: Path | str) -> Document:
-    """The document that ``--report json`` wrote; raises InputError for any other file."""
+    """Return the document that ``--report json`` wrote; raises InputError for any other file."""
     try:
         return from_json(read_json(Path(path), "a verdict document", MAX_BYTES))
     except FileNotFoundError:

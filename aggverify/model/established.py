@@ -1,4 +1,4 @@
-"""What a verdict says beside its findings: checks, margins, sizes, lines, claims."""
+"""What a verdict has in addition to its findings: checks, margins, sizes, lines, claims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Check(Part, frozen=True):
     cases: Integer
     state: State
     reason: str | None
-    """Why it was not judged or not run, where the state does not say it all."""
+    """Why it was not judged or not run, where the state is not enough."""
     refused: str | None
     """How often, and with what words, the reducer refused a case where it may."""
     established: str | None
@@ -26,7 +26,7 @@ class Check(Part, frozen=True):
     spoiled: bool
     """Whether it is not judged for what another check has found."""
     planned: Integer
-    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
+    """Cases that were to be drawn at most; 0 for a check that runs all of its list."""
 
 
 class ReportedLoss(Part, frozen=True):
@@ -89,7 +89,7 @@ class Cut(Part, frozen=True):
 
 
 class Asked(Part, frozen=True):
-    """What was asked for, beside what is claimed of the reducer."""
+    """What was asked for, in addition to what is claimed of the reducer."""
 
     profile: str
     examples: Integer
@@ -109,7 +109,7 @@ SHARDED = "several ranks"
 
 
 class Ranks(Part, frozen=True):
-    """What the bits of a result may depend on beside torch and the code."""
+    """What the bits of a result may depend on apart from torch and the code."""
 
     processor: str
     """The vector instructions that torch uses."""
@@ -197,7 +197,7 @@ class Assumption(Part, frozen=True):
 
 
 class OtherEngine(Part, frozen=True):
-    """An engine that the trainer may have just as well: nobody has said which it is."""
+    """An engine that the trainer may have just as well: no option names which it is."""
 
     name: str
     does: str

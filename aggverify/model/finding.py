@@ -10,7 +10,7 @@ from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
 
 MAX_WEIGHTS = 100_000
-"""Of a step with more tokens no weights are written: its case says it all."""
+"""Of a step with more tokens no weights are written: its case has all that is needed."""
 Mask = Literal["unmasked", "masked", "rejected"]
 
 
@@ -23,7 +23,7 @@ class Run(Part, frozen=True):
 
 
 class Sample(Part, frozen=True):
-    """One sample and where it was. Of a very long and ragged one only the first runs are told."""
+    """One sample and where it was. Of a very long and ragged one only the first runs are listed."""
 
     prompt_length: Integer
     response_length: Integer
@@ -111,7 +111,7 @@ class Finding(Part, frozen=True):
     title: str
     severity: str
     effect: Literal["fails", "hazard"]
-    """A hazard is right only where something holds that nobody has claimed: shown, no failure."""
+    """A hazard is right only where something holds that is not claimed: shown, no failure."""
     waived: str | None
     """For what reason a person accepts it."""
     signature: str
@@ -121,7 +121,7 @@ class Finding(Part, frozen=True):
     promise: str | None
     """Of a hazard, the feature that makes a failure of it where it is claimed."""
     consequence: str | None
-    """What it does to a training run, where that is not told by weights."""
+    """What it does to a training run, where that is not expressed by weights."""
     check: str
     confirmed: bool | None
     """Whether it came back in fresh ranks; None where the command was stopped before."""
@@ -149,7 +149,7 @@ class Finding(Part, frozen=True):
     does_not_matter: tuple[str, ...]
     factor: str | None
     off: str | None
-    """By how much gradients are wrong, where a factor says it: "cp_size times too large"."""
+    """By how much gradients are wrong, where a factor expresses it: "cp_size times too large"."""
     diagnosis: str | None
     suspects: tuple[Suspect, ...]
     """Where the mistake may stand, the likeliest place first; of a cause that is not named."""

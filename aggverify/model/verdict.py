@@ -32,7 +32,7 @@ class Verdict(Part, frozen=True):
     """
 
     claim: Claim
-    """All that says what was run."""
+    """All that determines what was run."""
     about: About
     """What it is a verdict on, wherever the project lies."""
     asked: Asked
@@ -46,7 +46,7 @@ class Verdict(Part, frozen=True):
     engine_does: str
     engine_is_default: bool
     engine_assumed: bool
-    """Whether nobody has said it, and the convention leaves it open."""
+    """Whether no option names it, and the convention leaves it open."""
     narrowed: tuple[str, ...]
     """Features without which alone the assumed engine fits: taken out of the claim."""
     other_engines: tuple[OtherEngine, ...]
@@ -56,7 +56,7 @@ class Verdict(Part, frozen=True):
     identified: bool
     linear: bool
     only_called: bool
-    """Whether it reduces no losses and was judged call by call: engine and mode say nothing."""
+    """Whether it reduces no losses and was judged call by call: engine and mode have no meaning."""
     divisor: Double | None
     computes_in: str
     policy: tuple[Reading, ...]
@@ -100,7 +100,7 @@ class Verdict(Part, frozen=True):
 
     @property
     def engine_in_question(self) -> bool:
-        """Whether it was judged under an engine that is neither said nor the convention's own."""
+        """Whether it was judged under an engine that is neither named nor the convention's own."""
         return self.engine_assumed and not self.engine_is_default
 
     @property

@@ -20,7 +20,7 @@ from aggverify.regression.model import (
     Kind,
     Side,
 )
-from aggverify.report import reading
+from aggverify.report import view_model
 
 KINDS = list(Kind)
 
@@ -32,7 +32,10 @@ def compare(
     strict: bool = False,
     names: tuple[str, str] = ("base", "head"),
 ) -> Comparison:
-    """What becomes worse from base to head, the worst first. ``strict``: a new hazard counts."""
+    """Return what becomes worse from base to head, the worst first.
+
+    ``strict``: a new hazard counts.
+    """
     found = [*_errors(base, names[0]), *_errors(head, names[1]), *_cut(base, names[0])]
     found += _subjects(base, head)
     found.sort(key=lambda change: KINDS.index(change.kind))
@@ -48,7 +51,7 @@ def compare(
 
 
 def _exit(codes: Sequence[int]) -> int:
-    """Findings first; nothing compared is no judgement."""
+    """Return the exit code: findings first; nothing compared is no judgement."""
     if FINDINGS in codes:
         return FINDINGS
     return NO_JUDGEMENT if NO_JUDGEMENT in codes or not codes else CONFORMS
@@ -66,7 +69,7 @@ _OF_VERDICTS: Mapping[str, Callable[[Verdict], str]] = {
 
 
 def _banner(base: Document, head: Document) -> Iterator[str]:
-    """What may be why results differ though the reducer does not."""
+    """Yield what may be why results differ though the reducer does not."""
     pairs = [("aggverify", base.aggverify, head.aggverify)]
     for field in fields(Environment):
         name = field.name
@@ -81,7 +84,7 @@ def _banner(base: Document, head: Document) -> Iterator[str]:
 
 
 def _errors(document: Document, name: str) -> Iterator[Change]:
-    """What keeps a document from being compared as a whole."""
+    """Yield what keeps a document from being compared as a whole."""
 
     def error(what: str, why: str) -> Change:
         return Change(Kind.ERROR, None, what, "", "", what, why, None, ())
@@ -109,7 +112,10 @@ def _explained(document: Document) -> bool:
 
 
 def _cut(base: Document, name: str) -> Iterator[Change]:
-    """A base that had no time for all cases hides what the head has lost; a head's is a loss."""
+    """Yield a change if the base had no time for all cases: it hides what the head has lost.
+
+    A head's is a loss.
+    """
     checks = ", ".join(dict.fromkeys(cut.check for v in base.verdicts for cut in v.cuts))
     if checks:
         what, why = f"the {name} was cut by the clock", f"not all cases were run of {checks}"
@@ -117,8 +123,8 @@ def _cut(base: Document, name: str) -> Iterator[Change]:
 
 
 def _question(verdict: Verdict) -> Iterator[Change]:
-    """What has to be said before the head can be judged."""
-    words = reading.assumption(verdict)
+    """Yield what has to be declared before the head can be judged."""
+    words = view_model.assumption(verdict)
     if verdict.engine_in_question and not verdict.fails and words:
         yield Change(
             Kind.ERROR, verdict.about, "which engine?", "", "a question", words, "", None, ()
@@ -130,7 +136,7 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
     for b in before:
         h = next((h for h in after if h.about == b.about), None)
         if h is None and head.error and not head.verdicts:
-            continue  # nothing of it was judged, which is said once
+            continue  # nothing of it was judged, which is reported once
         if h is None:
             yield coverage.gone(b)
             continue
@@ -138,7 +144,7 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
         yield from _changes(b, h, base, head)
     for h in after:
         found = [*findings.first_seen(h), *_question(h)]
-        yield from found or [_stays(h, "not verified", reading.summary(h))]
+        yield from found or [_stays(h, "not verified", view_model.summary(h))]
 
 
 def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator[Change]:
@@ -151,26 +157,40 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
         *_question(h),
         *_accepted(h, base, head),
     ]
-    yield from found or [_stays(h, reading.summary(b), reading.summary(h))]
+    yield from found or [_stays(h, view_model.summary(b), view_model.summary(h))]
 
 
 def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:
-    """What is accepted no longer, still fails, and was found by nothing but its own case; entries
-    of the baseline that the head puts out of date."""
+    """Yield what is accepted no longer, still fails, and was found by nothing but its own case.
+
+    Entries of the baseline that the head puts out of date.
+    """
     found = {finding.identity for finding in verdict.findings}
     known = {one.what for one in base.stale}
     for one in head.baseline:
         if one.identity.about != verdict.about:
             continue
         if one.state is Standing.EXPIRED and one.identity not in found:
-            says = f"still fails, and was accepted until {one.expires}: {one.reason}"
-            yield Change(Kind.EXPIRED, verdict.about, one.what, "", "expired", says, "", None, ())
+            consequence = f"still fails, and was accepted until {one.expires}: {one.reason}"
+            yield Change(
+                Kind.EXPIRED, verdict.about, one.what, "", "expired", consequence, "", None, ()
+            )
         elif one.state.stale and one.what not in known:
-            says = f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
-            says += "--baseline-write"
+            consequence = (
+                f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
+            )
+            consequence += "--baseline-write"
             what = f"baseline {one.what}"
             yield Change(
-                Kind.NEW_WARNING, verdict.about, what, "known", str(one.state), says, "", None, ()
+                Kind.NEW_WARNING,
+                verdict.about,
+                what,
+                "known",
+                str(one.state),
+                consequence,
+                "",
+                None,
+                (),
             )
 
 

@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 28
 
 
 def loaded(path: Path) -> Document:
-    """The document, or all below a folder as one; raises InputError."""
+    """Return the document, or all below a folder as one; raises InputError."""
     if not path.is_dir():
         return load(path)
     found = [load(file) for file in sorted(path.rglob("*.json")) if _is_one(file)]
@@ -26,7 +26,7 @@ def loaded(path: Path) -> Document:
 
 
 def _is_one(path: Path) -> bool:
-    """Other files lie beside them: cases, above all."""
+    """Other files lie next to them: cases, above all."""
     data = read_json(path, "a verdict document", MAX_BYTES)
     return isinstance(data, dict) and data.get("schema") == SCHEMA and "verdicts" in data
 

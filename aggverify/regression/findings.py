@@ -1,7 +1,7 @@
 """Which findings of a head are new, changed or known, and which of the base are fixed.
 
 By what they are, never by their cases: a search may come upon another one. What only one side has
-is new or fixed if the other side's replay of its case says so.
+is new or fixed if the other side's replay of its case shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from aggverify.codes.state import Again
 from aggverify.model import Finding, Replay, Verdict
 from aggverify.regression.model import Also, Change, Kind
-from aggverify.report import reading
+from aggverify.report import view_model
 
 Pair = tuple[Finding, Finding]
 Replays = Sequence[Replay]
@@ -21,15 +21,17 @@ AGAIN = (Again.FAILS, Again.HAZARD)
 
 
 def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) -> Iterator[Change]:
-    """One change a cause. ``on_base``: cases of the head that were run on the base's reducer, and
-    the other way round."""
+    """One change a cause.
+
+    ``on_base``: cases of the head that were run on the base's reducer, and the other way round.
+    """
     same, other, fixed, new = _matched(base.findings, head.findings)
     found: list[tuple[Change, Finding]] = []
     for b, h in same:
         found.append((_stays(b, h, head), h))
     for b, h in other:
-        alike = _is_seen(h, on_base) and _is_seen(b, on_head)
-        found.append((_stays(b, h, head) if alike else _changed(b, h, head), h))
+        same_on_both = _is_seen(h, on_base) and _is_seen(b, on_head)
+        found.append((_stays(b, h, head) if same_on_both else _changed(b, h, head), h))
     for h in new:
         found.append((_only_in_head(h, head, _replay(h, on_base)), h))
     yield from _one_a_cause(found)
@@ -37,7 +39,7 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
 
 
 def first_seen(head: Verdict) -> Iterator[Change]:
-    """The findings of a subject that the base has nothing of."""
+    """Return the findings of a subject that the base has nothing of."""
     made = [(_change(_new(f), head, f, "not verified", _word(f)), f) for f in head.findings]
     return _one_a_cause(made)
 
@@ -45,8 +47,10 @@ def first_seen(head: Verdict) -> Iterator[Change]:
 def _matched(
     base: Sequence[Finding], head: Sequence[Finding]
 ) -> tuple[list[Pair], list[Pair], list[Finding], list[Finding]]:
-    """The same findings; those of one code with other dimensions or another factor; the rest of
-    either side."""
+    """Return the same findings; those of one code with other dimensions or another factor.
+
+    The rest of either side.
+    """
     same, base, head = _paired(base, head, lambda f: f.identity)
     # Of several with one code those of one check belong together.
     near, base, head = _paired(base, head, lambda f: (f.identity.about, f.code, f.check))
@@ -69,7 +73,7 @@ def _paired(
 
 
 def _replay(finding: Finding, replays: Replays) -> Replay | None:
-    """What the other side says of its case."""
+    """Return the other side's replay of its case."""
     mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
     return next(mine, None)
 
@@ -82,10 +86,10 @@ def _is_seen(finding: Finding, replays: Replays) -> bool:
 
 
 def _stays(b: Finding, h: Finding, head: Verdict) -> Change:
-    return _beside(_kept(b, h, head), b, h)
+    return _with_both_sides(_kept(b, h, head), b, h)
 
 
-def _beside(change: Change, b: Finding, h: Finding) -> Change:
+def _with_both_sides(change: Change, b: Finding, h: Finding) -> Change:
     """With the base's weights, where both are of one case."""
     other = b.observed if b.case == h.case else None
     return replace(change, base_weights=_of(h, other), head_weights=h.observed)
@@ -110,11 +114,11 @@ def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
     kind = Kind.CHANGED_FAILURE if h.fails else Kind.NEW_HAZARD
     if h.waived is not None:
         kind = Kind.KNOWN
-    return _beside(_change(kind, head, h, _about(b), _about(h)), b, h)
+    return _with_both_sides(_change(kind, head, h, _about(b), _about(h)), b, h)
 
 
 def _about(finding: Finding) -> str:
-    """What is told apart of two findings of one code."""
+    """Return what distinguishes two findings of one code."""
     matters = ", ".join(finding.identity.dimensions)
     factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
     depends = f"depends on {matters}" if matters else ""
@@ -127,7 +131,7 @@ def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Chang
 
 
 def _weights(finding: Finding, seen: Replay | None) -> tuple[float, ...] | None:
-    """What the other side gives the tokens of its case: where it passes, what is expected."""
+    """Return the other side's weights on its case: the expected ones, where it passes."""
     if seen is not None and seen.outcome is Again.PASSES and finding.expected is not None:
         return tuple(map(float, finding.expected))
     return None if seen is None else _of(finding, seen.observed)
@@ -159,7 +163,7 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
         return _change(Kind.FIXED, base, finding, _word(finding), "passes")
     if seen.outcome is Again.REFUSED:
         change = _change(Kind.COVERAGE_LOST, base, finding, _word(finding), _ran(seen))
-        words = f": '{reading.shortened(seen.words)}'" if seen.words else ""
+        words = f": '{view_model.shortened(seen.words)}'" if seen.words else ""
         return replace(change, sentence=f"refuses what it got wrong, which is no fix{words}")
     if seen.outcome is Again.FAILS and seen.code != finding.code:
         return _change(Kind.CHANGED_FAILURE, base, finding, _word(finding), _ran(seen))
@@ -169,14 +173,14 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
 
 
 def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str) -> Change:
-    """A difference that may be the search's."""
+    """Return a difference that may be the search's."""
     mine, other = ("head", "base") if which == "new" else ("base", "head")
     why = f"not replayed on the {other}"
     how = f"check the {other} with --replay-from the {mine}'s document"
     if seen is not None:
         why, how = f"its case cannot be run on the {other}", seen.words or ""
-    told = (_word(finding), why)
-    sides = told if which == "fixed" else told[::-1]
+    side = (_word(finding), why)
+    sides = side if which == "fixed" else side[::-1]
     sentence = f"{finding.code} {finding.title} may be {which}: {why}"
     return replace(_change(Kind.ERROR, verdict, finding, *sides), sentence=sentence, more=how)
 
@@ -194,13 +198,13 @@ def _word(finding: Finding) -> str:
 
 
 def _ran(seen: Replay) -> str:
-    words = f": {reading.shortened(seen.words)}" if seen.words else ""
+    words = f": {view_model.shortened(seen.words)}" if seen.words else ""
     return f"{seen.outcome}{f' ({seen.code})' if seen.code else ''}{words}"
 
 
 def _change(kind: Kind, verdict: Verdict, finding: Finding, base: str, head: str) -> Change:
     what = f"{finding.code} {finding.title}"
-    sentence = reading.consequence(finding, verdict)
+    sentence = view_model.consequence(finding, verdict)
     return Change(kind, verdict.about, what, base, head, sentence, "", finding, ())
 
 

@@ -12,20 +12,20 @@ FORMATS: Mapping[str, str] = {
     "text": "aggverify.regression.text",
     "md": "aggverify.regression.markdown",
     "json": "aggverify.regression.model",
-    "html": "aggverify.regression.page",
-    "codequality": "aggverify.regression.places",
+    "html": "aggverify.regression.html_page",
+    "codequality": "aggverify.regression.annotations",
 }
 """The module whose ``render(comparison)`` gives the text, by name."""
 
 
 def one(name: str) -> str:
-    """The module of that format; raises InputError with the nearest one."""
+    """Return the module of that format; raises InputError with the nearest one."""
     if name not in FORMATS:
         raise unknown("format of a comparison", name, FORMATS)
     return FORMATS[name]
 
 
 def rendered(comparison: Comparison, name: str) -> str:
-    """The comparison in that format; raises InputError for none."""
+    """Return the comparison in that format; raises InputError for none."""
     text: str = import_module(one(name)).render(comparison)
     return text

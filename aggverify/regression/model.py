@@ -1,4 +1,4 @@
-"""What ``compare`` says, as data: one change for each thing that differs, or stays.
+"""A comparison of two documents as data: one change for each thing that differs, or stays.
 
 ``python -m aggverify.regression.model`` prints its JSON schema.
 """
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     UNCHANGED = "unchanged"
 
     def exit(self, *, strict: bool) -> int:
-        """The exit code of a comparison in which this is the worst."""
+        """Return the exit code of a comparison in which this is the worst."""
         if self is Kind.COVERAGE_LOST or self in FAILURES or (strict and self is Kind.NEW_HAZARD):
             return FINDINGS
         return NO_JUDGEMENT if self is Kind.ERROR else CONFORMS
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 FAILURES = (Kind.NEW_FAILURE, Kind.CHANGED_FAILURE, Kind.EXPIRED)
 QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
-"""What nobody has to look at."""
+"""Changes that need no attention."""
 
 
 class Also(Part, frozen=True):
@@ -62,11 +62,11 @@ class Change(Part, frozen=True):
     """The finding's code and title, or what is no longer verified."""
     base: str
     head: str
-    """What either side says of it, in a few words."""
+    """What each side reports of it, in a few words."""
     sentence: str
     """What it does: without its subject, which is what is merged; of an error, why."""
     more: Text
-    """What else there is to say of an error."""
+    """Further lines of an error."""
     finding: Finding | None
     """As the head shows it; of what is fixed, as the base did."""
     also: tuple[Also, ...]
@@ -93,21 +93,21 @@ class Comparison(Part, frozen=True):
     base: Side
     head: Side
     banner: tuple[str, ...]
-    """In what the two runs differ beside the reducer: it may be why results do."""
+    """In what the two runs differ apart from the reducer: it may be why results do."""
     changes: tuple[Change, ...]
 
     def of(self, *kinds: Kind) -> list[Change]:
-        """The changes of these kinds."""
+        """Return the changes of these kinds."""
         return [change for change in self.changes if change.kind in kinds]
 
 
 def harmless(comparison: Comparison) -> Comparison:
-    """The same with every text escaped and, where one is due, on one line."""
+    """Return the same with every text escaped and, where one is due, on one line."""
     return codec.sanitize(comparison)
 
 
 def render(comparison: Comparison) -> str:
-    """The comparison as JSON."""
+    """Return the comparison as JSON."""
     return json_text(codec.plain(comparison), indent=1) + "\n"
 
 

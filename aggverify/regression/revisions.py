@@ -18,11 +18,11 @@ from aggverify.files import put, write_inside
 from aggverify.model import Document, Finding, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
+from aggverify.regression.git_worktrees import Tree, checked_out, repository, temporary, uncommitted
 from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import ComparisonPlan
-from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 PATIENCE = 60
 """Seconds for a command that was interrupted to end its ranks."""
 
@@ -40,17 +40,19 @@ def compared(
     *,
     strict: bool,
     keep: Path,
-    tell: Tell,
+    progress: Progress,
     documents: Path | None = None,
 ) -> Comparison:
-    """The comparison of two revisions; cases are stored below ``keep``, both sides' documents in
-    the folder ``documents``. ``tell``: of progress.
+    """Return the comparison of two revisions.
+
+    Cases are stored below ``keep``, both sides' documents in the folder ``documents``.
+    ``progress``: called with each step.
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """
-    with beside(base, head) as (before, after), temporary(repository()) as folder:
+    with checked_out(base, head) as (before, after), temporary(repository()) as folder:
         if uncommitted(base, head):
-            tell("uncommitted changes are not compared: say . for the files as they are")
+            progress("uncommitted changes are not compared: say . for the files as they are")
         sides: dict[str, list[Document]] = {"base": [], "head": []}
         for n, target in enumerate(plan.targets):
             files = folder / f"base{n}", folder / f"head{n}"
@@ -59,13 +61,13 @@ def compared(
                 raise InputError(f"{target} is in neither {before.name} nor {after.name}")
             other: list[str] = []
             if has[0]:
-                tell(f"checks {target} in {before.name}")
+                progress(f"checks {target} in {before.name}")
                 other = ["--replay-from", _check(before, target, files[0], plan)]
             if has[1]:
-                tell(f"checks {target} in {after.name}")
+                progress(f"checks {target} in {after.name}")
                 _check(after, target, files[1], plan, *other)
             if all(has):
-                tell(f"runs the cases of {after.name} in {before.name}")
+                progress(f"runs the cases of {after.name} in {before.name}")
                 into = ("--replay-into", str(files[0] / "verdict.json"))
                 given = ("--replay-from", str(files[1] / "verdict.json"))
                 _check(before, target, files[0], plan, *given, *into)
@@ -88,7 +90,7 @@ def _side(found: Sequence[Document], other: Sequence[Document]) -> Document:
 
 
 def _is_there(target: str, tree: Tree) -> bool:
-    """Whether a file is; a module says so itself when it is imported."""
+    """Whether a file is; an import of a module fails by itself."""
     head = target.rpartition(":")[0] if not target.endswith(".py") else target
     return not head.endswith(".py") or (tree.here / head).is_file()
 
@@ -102,12 +104,12 @@ def _check(tree: Tree, target: str, folder: Path, plan: ComparisonPlan, *more: s
     with open(folder / "errors.txt", "w+") as errors:  # noqa: PTH123
         code = _run([*command, *more], tree, errors)
         errors.seek(0)
-        told = errors.read().strip()
+        message = errors.read().strip()
     path = folder / "verdict.json"
     if code == 130:
         raise KeyboardInterrupt
     if not path.exists():
-        raise InputError(f"{target} in {tree.name}: {told or f'exit code {code}'}")
+        raise InputError(f"{target} in {tree.name}: {message or f'exit code {code}'}")
     return str(path)
 
 
@@ -136,7 +138,7 @@ def _run(command: Sequence[str], tree: Tree, errors: Any) -> int:
 
 
 def _kept(document: Document, keep: Path) -> Document:
-    """The document with every case stored where the person is, and commands that find it there."""
+    """Store every case where the person is; return a document whose commands find it there."""
     verdicts = tuple(
         replace(verdict, findings=tuple(_stored(finding, keep) for finding in verdict.findings))
         for verdict in document.verdicts

@@ -92,7 +92,7 @@ class Baseline(Part, frozen=True):
 
 
 def load(path: Path, *, missing: bool = False) -> Baseline:
-    """The baseline in the file; ``missing``: an empty one where there is no file.
+    """Return the baseline in the file; ``missing``: an empty one where there is no file.
 
     Raises InputError for any other file.
     """
@@ -111,8 +111,10 @@ def standing(
     today: date,
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
-    """How every entry stands whose case was run again; others are about other reducers. ``found``:
-    ids of what this very run has come upon."""
+    """How every entry stands whose case was run again; others are about other reducers.
+
+    ``found``: ids of what this very run has come upon.
+    """
     done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:
         rerun = done.get(entry.id)
@@ -132,8 +134,11 @@ def standing(
 
 
 def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
-    """The document with these, and the exit code that follows: an expired one is a finding also
-    where the search has not come upon it, and one that is out of date no judgement."""
+    """Return the document with these, and the exit code that follows.
+
+    An expired one is a finding also where the search has not come upon it, and one that is out of
+    date no judgement.
+    """
     made = replace(document, baseline=tuple(accepted))
     if document.error or document.incomplete or document.exit == 1:
         return made
@@ -143,9 +148,9 @@ def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
 
 
 def merged(baseline: Baseline, document: Document) -> Baseline:
-    """The baseline with what the document finds, and without what its replays show to be gone.
+    """Return the baseline with what the document finds, without what its replays show gone.
 
-    Raises InputError for a document that does not say it all.
+    Raises InputError for a document that is not complete.
     """
     if why := _not_whole(document):
         raise InputError(f"the baseline is not written: {why}")

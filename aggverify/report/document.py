@@ -17,7 +17,7 @@ from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.deadline import TooLate
 from aggverify.execution.subject import Subject
-from aggverify.files import told
+from aggverify.files import os_error_text
 from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
@@ -34,8 +34,10 @@ from aggverify.world import GLOO, backend
 def document(
     verdicts: Sequence[RunVerdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
-    """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
-    what became of findings of other documents."""
+    """All verdicts of one command; ``where``: the directory in which cases are stored.
+
+    ``reruns``: what became of findings of other documents.
+    """
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
     carried = next((verdict.subject.found.carried for verdict in verdicts), "")
@@ -54,20 +56,25 @@ def document(
 
 
 def known_findings(document: model.Document) -> Iterator[KnownFinding]:
-    """The findings of a document, to be run again; raises InputError for a case that is none."""
+    """Yield the findings of a document, to be run again.
+
+    Raises InputError for a case that is none.
+    """
     for finding in (finding for verdict in document.verdicts for finding in verdict.findings):
         yield KnownFinding(finding.identity, StoredCase.from_json(finding.case))
 
 
 def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
-    """The document with these, instead of what it says of the same cases."""
+    """Return the document with these, instead of what it has of the same cases."""
     every = {replay.id: replay for replay in (*document.replays, *reruns)}
     return replace(document, replays=tuple(every.values()))
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
     """Of the ranks: they have this process's interpreter, and the torch that is installed.
-    ``carried``: what carries collectives beside the backend, ``joined`` its name."""
+
+    ``carried``: what carries collectives apart from the backend, ``joined`` its name.
+    """
     transport = f"{backend(joined).transport} {carried}".rstrip()
     return model.Environment(
         platform.python_version(), metadata.version("torch"), joined, transport
@@ -80,7 +87,7 @@ def stopped(
     where: Path = USUAL,
     reruns: Iterable[model.Replay] = (),
 ) -> model.Document:
-    """The document of a command that came to no end of its own: why, and what is known."""
+    """Return the document of a command that was ended early: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
     found = document(verdicts, where, reruns)
     if isinstance(error, KeyboardInterrupt):
@@ -89,7 +96,7 @@ def stopped(
             found, exit=int(Exit.INTERRUPTED), error=known, incomplete=Incomplete.INTERRUPTED
         )
     if isinstance(error, OSError):
-        text = told(error)
+        text = os_error_text(error)
     elif not isinstance(error, AggverifyError):
         text = f"internal error in aggverify {__version__}: {type(error).__name__}: {error}"
     incomplete = why(error) if verdicts or isinstance(error, TooLate) else None
@@ -174,7 +181,7 @@ def _layouts(subject: Subject) -> int:
 
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:
-    """The questions that the mode leaves open; all of them where no mode is known."""
+    """Yield the questions that the mode leaves open; all of them where no mode is known."""
     known = subject.objective or (mode(subject.mode) if subject.mode else None)
     asked = known.asks if known is not None and subject.oracle is None else ()
     for question, words in QUESTIONS.items():

@@ -34,7 +34,10 @@ _MASKS: Mapping[tuple[int, int], model.Mask] = {
 def reported(
     report: ReportedFinding, first: ReportedFinding, subject: Subject, where: Path = USUAL
 ) -> model.Finding:
-    """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
+    """Return a confirmed and explained finding.
+
+    ``first``: the one of the same cause that is shown.
+    """
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
     weights = f.expected is None or len(f.expected) <= model.MAX_WEIGHTS
@@ -67,7 +70,7 @@ def reported(
         precision=lowest_precision(subject, f.case),
         roundings=None if subject.nonlinear else subject.roundings,
         matters=report.relevance.matters,
-        # What a finding is about is never said not to matter: it only showed with less.
+        # What a finding is about is never listed as irrelevant: it only showed with less.
         does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),
         factor=d.factor if d else None,
         off=d.off if d else None,
@@ -79,8 +82,11 @@ def reported(
 
 
 def _detail(report: ReportedFinding) -> str | None:
-    """The fault in words; a call that does not fit the function has no frame of the candidate's,
-    and those of ours say nothing."""
+    """Return the fault in words.
+
+    A call that does not fit the function has no frame of the candidate's, and those of ours are of
+    no use.
+    """
     fault = report.finding.fault
     error = fault.error if fault else None
     if fault is None or (error and error.type == "TypeError" and not error.candidate_line):
@@ -89,7 +95,7 @@ def _detail(report: ReportedFinding) -> str | None:
 
 
 def judged(finding: Finding, subject: Subject) -> model.Finding:
-    """A finding that was seen again and not looked into."""
+    """Return a finding that was seen again and not looked into."""
     report = ReportedFinding(stored_case(subject, finding), finding, None, True)
     return reported(report, report, subject)
 
@@ -109,7 +115,7 @@ def _command(stored: StoredCase, subject: Subject, where: Path) -> Iterator[str]
 
 
 def drawn(case: Case) -> model.Step:
-    """The case's step and layout."""
+    """Return the case's step and layout."""
     step, layout = case.step, case.layout
     cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
     owner = token_owner(step, layout) if layout.cp_size > 1 else None

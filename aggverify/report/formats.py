@@ -13,15 +13,14 @@ from aggverify.plugins import Table
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What it is called, its file, and the dotted name of the module whose ``render(document)``
-    gives its text."""
+    """A format: its name, its file, and the module whose ``render(document)`` gives its text."""
 
     what: str
     file: str
     module: str
 
     def render(self, document: Document) -> str:
-        """The text of the file; its module, and what that needs, is imported only now."""
+        """Return the text of the file; its module, and what that needs, is imported only now."""
         text: str = import_module(self.module).render(document)
         return text
 
@@ -30,7 +29,7 @@ OWN = {
     "json": Format("verdict document", "verdict.json", "aggverify.model"),
     "junit": Format("JUnit XML", "junit.xml", "aggverify.report.junit"),
     "md": Format("Markdown", "summary.md", "aggverify.report.markdown"),
-    "html": Format("HTML", "report.html", "aggverify.report.page"),
+    "html": Format("HTML", "report.html", "aggverify.report.html_page"),
     "sarif": Format("SARIF", "report.sarif", "aggverify.report.sarif"),
     "pytest": Format("pytest file", "test_findings.py", "aggverify.report.pytest_file"),
     "text": Format("text", "report.txt", "aggverify.report.text"),
@@ -40,12 +39,12 @@ FORMATS: Table[Format] = Table("reports", lambda: Format, OWN)
 
 
 def one(name: str) -> Format:
-    """The format of that name; raises InputError with the nearest one."""
+    """Return the format of that name; raises InputError with the nearest one."""
     if name not in FORMATS:
         raise unknown("report format", name, FORMATS)
     return FORMATS[name]
 
 
 def chosen(names: Iterable[str]) -> dict[str, Format]:
-    """Formats by name, each once; raises InputError."""
+    """Return formats by name, each once; raises InputError."""
     return {name: one(name) for name in map(str.strip, names) if name}

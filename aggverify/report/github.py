@@ -7,9 +7,9 @@ from pathlib import Path
 
 from aggverify import escape
 from aggverify.model import Document, Finding, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.drawing import counted
-from aggverify.report.places import place
+from aggverify.report import view_model
+from aggverify.report.formatting import counted
+from aggverify.report.source_locations import place
 
 MAX_ANNOTATIONS = 10
 """GitHub shows no more of one step."""
@@ -26,10 +26,10 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
     safe = harmless(document)
     if safe.error:
         where = _where(target, "", workspace)
-        return [command({**where, "title": reading.headline(safe)}, safe.error)]
-    every = reading.every_cause(safe)
+        return [command({**where, "title": view_model.headline(safe)}, safe.error)]
+    every = view_model.every_cause(safe)
     if not any(verdict.fails for verdict in safe.verdicts) and document.exit:
-        return [command({}, reading.headline(safe))]
+        return [command({}, view_model.headline(safe))]
     # The files are found by their real names: those of the document as it is.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     most = MAX_ANNOTATIONS - bool(safe.incomplete)
@@ -42,7 +42,7 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         level = "error" if first.fails else "notice"
         lines.append(command({**where, "title": title}, _message(verdict, first), level))
     if safe.incomplete:
-        lines.append(command({}, reading.headline(safe)))
+        lines.append(command({}, view_model.headline(safe)))
     if len(every) > room:
         more = counted(len(every) - room, "more finding")
         lines.append(command({}, f"{more}: see the report"))
@@ -50,12 +50,12 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
 
 
 def _message(verdict: Verdict, finding: Finding) -> str:
-    lines = [f"This reducer {reading.consequence(finding, verdict)}."]
+    lines = [f"This reducer {view_model.consequence(finding, verdict)}."]
     first = finding.message.partition("\n")[0]
-    lines += [reading.shortened(first)] if first else []
-    lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]
-    lines += filter(None, [reading.assumption(verdict)])
-    return "\n".join([*lines, f"Reproduce: {reading.replay(finding)}"])
+    lines += [view_model.shortened(first)] if first else []
+    lines += [f"{label}: {what}" for label, what in view_model.explanation(finding)]
+    lines += filter(None, [view_model.assumption(verdict)])
+    return "\n".join([*lines, f"Reproduce: {view_model.replay(finding)}"])
 
 
 def _where(target: str, function: str, workspace: Path) -> dict[str, str]:

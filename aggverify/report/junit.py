@@ -8,11 +8,11 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from aggverify.codes.state import State
 from aggverify.model import Check, Document, Finding, Verdict, harmless
-from aggverify.report import reading
+from aggverify.report import view_model
 
 
 def render(document: Document) -> str:
-    """The XML of a verdict document: failure, error or skipped as a CI service counts them."""
+    """Return the document as XML: failure, error or skipped as a CI service counts them."""
     document = harmless(document)  # control characters would be no XML at all
     root = JUnitXml("aggverify")
     if document.error:
@@ -35,7 +35,7 @@ def _suite(verdict: Verdict) -> TestSuite:
     cases = [_case(verdict, check, mode) for check in verdict.checks]
     if verdict.incomplete:
         cut = TestCase("everything_planned_was_judged", "aggverify")
-        cut.result = [Error(reading.summary(verdict), "incomplete")]
+        cut.result = [Error(view_model.summary(verdict), "incomplete")]
         cases.append(cut)
     if not verdict.executed:
         nothing = TestCase("something_was_tested", "aggverify")
@@ -43,7 +43,7 @@ def _suite(verdict: Verdict) -> TestSuite:
         cases.append(nothing)
     if verdict.engine_in_question:
         question = TestCase("engine_is_said", "aggverify")
-        question.result = [Error(reading.assumption(verdict), "question")]
+        question.result = [Error(view_model.assumption(verdict), "question")]
         cases.append(question)
     suite.add_testcases(cases)
     return suite
@@ -61,9 +61,9 @@ def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
     if check.state in (State.OK, State.HAZARD, State.WAIVED):
         return None
     if check in verdict.not_judged and not verdict.fails:
-        return Error(reading.state(check), "untested")
+        return Error(view_model.state(check), "untested")
     if check.state is not State.FAILED:
-        return Skipped(reading.state(check))
+        return Skipped(view_model.state(check))
     found = _found(verdict, check)
     titles = "; ".join(f"{f.code} {f.title}" for f in found)
     failure = Failure(titles or "failed", " ".join(dict.fromkeys(f.code for f in found)))
@@ -76,13 +76,13 @@ def _found(verdict: Verdict, check: Check) -> list[Finding]:
 
 
 def _findings(verdict: Verdict, check: Check) -> str:
-    return "\n\n".join(_told(verdict, finding) for finding in _found(verdict, check))
+    return "\n\n".join(_failure_text(verdict, finding) for finding in _found(verdict, check))
 
 
-def _told(verdict: Verdict, finding: Finding) -> str:
-    lines = [f"Case {finding.id}: {finding.code} {finding.title}", *reading.facts(finding)]
-    lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]
-    lines += [*reading.trace(finding), f"Reproduce: {reading.replay(finding)}"]
+def _failure_text(verdict: Verdict, finding: Finding) -> str:
+    lines = [f"Case {finding.id}: {finding.code} {finding.title}", *view_model.facts(finding)]
+    lines += [f"{label}: {what}" for label, what in view_model.explanation(finding)]
+    lines += [*view_model.trace(finding), f"Reproduce: {view_model.replay(finding)}"]
     return "\n".join([*lines, f"Explain: aggverify explain {finding.code}"])
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from aggverify.codes.state import State
 from aggverify.model import Document, Finding, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.drawing import counted
+from aggverify.report import view_model
+from aggverify.report.formatting import counted
 
 MARKER = "<!-- aggverify -->"
 """The first line: by it a later run finds the comment to replace."""
@@ -16,10 +16,10 @@ MAX_BYTES = 60_000
 MAX_HEADLINE = 400
 """Characters, of which most are ours."""
 _ROOM = 200
-"""For the line that says what was left out."""
+"""For the line that names what was left out."""
 _SPECIAL = re.compile(
     r"[^\w\s,;()/+=…·×'.:-]"  # punctuation that can mean something
-    r"|(?<![^\W_])_|_(?![^\W_])"  # _ beside a sign: within a word it stands for itself
+    r"|(?<![^\W_])_|_(?![^\W_])"  # _ next to a sign: within a word it stands for itself
     r"|:(?=\S)|(?<=www)\.",  # addresses, which become links by themselves, and :emoji:
     re.IGNORECASE,
 )
@@ -36,12 +36,12 @@ _SIGNS = {
 
 
 def render(document: Document) -> str:
-    """The report; findings that do not fit are left out whole, and counted."""
+    """Return the report; findings that do not fit are left out whole, and counted."""
     document = harmless(document)
-    found = [_finding(verdict, cause) for verdict, cause in reading.every_cause(document)]
+    found = [_finding(verdict, cause) for verdict, cause in view_model.every_cause(document)]
     head = [MARKER, f"### {'✅' if document.exit == 0 else '❌'} {_headline(document)}"]
     if document.error:
-        head.append(block([reading.shortened(line) for line in document.error.split("\n")]))
+        head.append(block([view_model.shortened(line) for line in document.error.split("\n")]))
     if document.verdicts:
         head.append("\n".join(_table(document.verdicts)))
     inventory = [_inventory(verdict) for verdict in document.verdicts]
@@ -49,7 +49,7 @@ def render(document: Document) -> str:
 
 
 def _headline(document: Document) -> str:
-    return plain(reading.headline(document), MAX_HEADLINE)
+    return plain(view_model.headline(document), MAX_HEADLINE)
 
 
 def fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:
@@ -91,18 +91,18 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
     sign = "❌" if first.fails else "⚠️"
     parts = [
         f"<details>\n<summary>{sign} {first.code} {plain(first.title)} · {mode}</summary>",
-        f"This reducer {plain(reading.consequence(first, verdict))}.",
-        block([*reading.facts(first), *reading.trace(first)]),
+        f"This reducer {plain(view_model.consequence(first, verdict))}.",
+        block([*view_model.facts(first), *view_model.trace(first)]),
     ]
-    points = [f"- **{label}**: {plain(what)}" for label, what in reading.explanation(first)]
+    points = [f"- **{label}**: {plain(what)}" for label, what in view_model.explanation(first)]
     points += [f"- **Also** {f.code} {plain(f.title)}, case {code(f.id)}" for f in others]
     parts += ["\n".join(points)] if points else []
-    parts.append(block([reading.replay(first), f"aggverify explain {codes}"], "sh"))
+    parts.append(block([view_model.replay(first), f"aggverify explain {codes}"], "sh"))
     return "\n\n".join([*parts, "</details>"])
 
 
 def _inventory(verdict: Verdict) -> str:
-    """Every check with its cases, and what there is to say beside them; collapsed."""
+    """Every check with its cases, and the lines next to them; collapsed."""
     what = f"{counted(len(verdict.checks), 'check')} on {counted(verdict.executed, 'step')}"
     lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
     lines += ["| check | cases | |", "|---|---|---|"]
@@ -111,7 +111,7 @@ def _inventory(verdict: Verdict) -> str:
         words += f": {code(check.refused)}" if check.refused else ""
         state = f"{_SIGNS[check.state]} {check.state}{words}"
         lines.append(f"| {code(check.name)} | {check.cases or ''} | {state} |")
-    pairs = [*reading.header(verdict), *reading.inventory(verdict)]
+    pairs = [*view_model.header(verdict), *view_model.inventory(verdict)]
     listed = [f"- **{label}** {plain(text)}" for label, text in pairs]
     return "\n".join([*lines, "", *listed, "", "</details>"])
 
@@ -121,9 +121,9 @@ def code(text: str) -> str:
     return f"<code>{plain(text)}</code>"
 
 
-def plain(text: str, most: int = reading.MAX_LINE) -> str:
+def plain(text: str, most: int = view_model.MAX_LINE) -> str:
     """One line whose punctuation stands for itself: entities can form no structure."""
-    return _SPECIAL.sub(_entity, reading.shortened(text.replace("\n", " "), most))
+    return _SPECIAL.sub(_entity, view_model.shortened(text.replace("\n", " "), most))
 
 
 def _entity(found: re.Match[str]) -> str:
@@ -132,7 +132,7 @@ def _entity(found: re.Match[str]) -> str:
 
 
 def block(lines: Sequence[str], language: str = "") -> str:
-    """A fenced block whose fence is longer than any inside."""
+    """Return a fenced block whose fence is longer than any inside."""
     body = "\n".join(lines)
     longest = max((len(run) for run in re.findall("`+", body)), default=0)
     fence = "`" * max(3, longest + 1)

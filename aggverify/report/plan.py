@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aggverify import escape
 from aggverify.generation.space import Space, sizes
-from aggverify.report.reading import state_name
+from aggverify.report.view_model import state_name
 from aggverify.run.planning.plan import Plan, PlannedCheck
 
 
@@ -15,8 +15,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     subject, found = plan.subject, plan.subject.found
     mode = subject.mode_name or subject.claim.mode or "no known mode"
     how = f"{subject.convention.name} convention, engine {subject.engine.name}"
-    said = "  [identified]" if found.identified else ""
-    yield escape.line(f"{subject.target} · {subject.function} · {mode}{said} · {how}")
+    source = "  [identified]" if found.identified else ""
+    yield escape.line(f"{subject.target} · {subject.function} · {mode}{source} · {how}")
     yield from (escape.line(f"note        {note}") for note in found.notes)
     width = max(len(entry.check.name) for entry in plan.entries)
     for entry in plan.entries:
@@ -37,7 +37,7 @@ def _what(entry: PlannedCheck) -> str:
 
 
 def layouts(space: Space) -> str:
-    """The largest sizes of a space that there are layouts for."""
+    """Return the largest sizes of a space that there are layouts for."""
     found = sizes(space)
     dp, cp, micro_batches, ranks = (
         max(values) for values in zip(*((d, c, k, d * c) for d, c, k, _ in found), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aggverify import __version__
 from aggverify.model import Document, Finding, Verdict, harmless
-from aggverify.report import reading
+from aggverify.report import view_model
 
 _ODD = re.compile(r"[^0-9a-z]+")
 
@@ -17,7 +17,7 @@ _ODD = re.compile(r"[^0-9a-z]+")
 def render(document: Document) -> str:
     """One test a cause that fails; ``python -m pytest`` runs it from the project's folder."""
     safe = harmless(document)
-    failing = [(v, cause[0]) for v, cause in reading.every_cause(safe) if cause[0].fails]
+    failing = [(v, cause[0]) for v, cause in view_model.every_cause(safe) if cause[0].fails]
     parts = [f'"""Written by aggverify {__version__}: every test fails until its case is fixed."""']
     if failing:
         parts.append("import aggverify")
@@ -35,7 +35,7 @@ def _test(verdict: Verdict, finding: Finding, names: set[str]) -> str:
         name += "_"
     names.add(name)
     constant = name.removeprefix("test_").upper()
-    told = f"{finding.title}: {verdict.function} {reading.consequence(finding, verdict)}"
+    title = f"{finding.title}: {verdict.function} {view_model.consequence(finding, verdict)}"
     lines = [
         f"{constant} = (",
         *_indented(pformat(finding.case, width=92, compact=True, sort_dicts=False)),
@@ -43,8 +43,8 @@ def _test(verdict: Verdict, finding: Finding, names: set[str]) -> str:
         "",
         "",
         f"def {name}():",
-        f"    _ = {told!r}",
-        f"    aggverify.check_case({', '.join((constant, *_said(finding)))})",
+        f"    _ = {title!r}",
+        f"    aggverify.check_case({', '.join((constant, *_given_options(finding)))})",
     ]
     return "\n" + "\n".join(lines)
 
@@ -53,8 +53,8 @@ def _indented(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.split("\n"))
 
 
-def _said(finding: Finding) -> Iterator[str]:
-    """What only a person can say of the case, as its replay command does."""
+def _given_options(finding: Finding) -> Iterator[str]:
+    """Options of the case that only a person can give, as its replay command does."""
     words: list[Any] = list(finding.replay)
     for option in ("oracle", "adapter", "against", "engine"):
         if f"--{option}" in words:

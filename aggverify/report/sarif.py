@@ -12,8 +12,8 @@ from aggverify.codes import CODES
 from aggverify.codes.explanations import explanation
 from aggverify.escape import json_text
 from aggverify.model import Document, Finding, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.places import place
+from aggverify.report import view_model
+from aggverify.report.source_locations import place
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -22,10 +22,10 @@ _LEVELS = {"high": "error", "medium": "error", "warning": "warning"}
 
 
 def render(document: Document) -> str:
-    """The log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
+    """Return the log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
     safe = harmless(document)
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
-    every = reading.every_cause(safe)
+    every = view_model.every_cause(safe)
     codes = sorted({first.code for _, (first, *_) in every})
     results = [_result(real[id(v)], v, cause, codes) for v, cause in every]
     run = {
@@ -45,16 +45,18 @@ def render(document: Document) -> str:
 
 
 def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str, Any]:
-    """What a code is; of a person's own, what the document says of it."""
+    """Return what a code is; of a person's own, as the document has it."""
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
     known = CODES.get(code)
-    told = None if known is None else explanation(known)
+    explained = None if known is None else explanation(known)
     if known is not None:
         rule["defaultConfiguration"] = {"level": _LEVELS[known.severity]}
-    if told is not None:
-        rule["fullDescription"] = {"text": told.meaning}
-        rule["help"] = {"text": f"{told.meaning}\n\n{told.fix}\n\naggverify explain {code}"}
+    if explained is not None:
+        rule["fullDescription"] = {"text": explained.meaning}
+        rule["help"] = {
+            "text": f"{explained.meaning}\n\n{explained.fix}\n\naggverify explain {code}"
+        }
     return rule
 
 
@@ -62,9 +64,12 @@ def _result(
     real: Verdict, verdict: Verdict, cause: Sequence[Finding], codes: Sequence[str]
 ) -> dict[str, Any]:
     first = cause[0]
-    lines = [f"{verdict.function} {reading.consequence(first, verdict)}.", *reading.facts(first)]
-    lines += [f"{label}: {what}" for label, what in reading.explanation(first)]
-    lines.append(f"Reproduce: {reading.replay(first)}")
+    lines = [
+        f"{verdict.function} {view_model.consequence(first, verdict)}.",
+        *view_model.facts(first),
+    ]
+    lines += [f"{label}: {what}" for label, what in view_model.explanation(first)]
+    lines.append(f"Reproduce: {view_model.replay(first)}")
     result: dict[str, Any] = {
         "ruleId": first.code,
         "ruleIndex": codes.index(first.code),
@@ -89,7 +94,7 @@ def _result(
 
 
 def _locations(verdict: Verdict) -> list[dict[str, Any]]:
-    """The reducer's definition; none where no file of it lies here."""
+    """Return the reducer's definition; none where no file of it lies here."""
     found = place(verdict.target, verdict.function, Path.cwd())
     if found is None:
         return []
@@ -104,9 +109,9 @@ def _locations(verdict: Verdict) -> list[dict[str, Any]]:
 def _invocation(document: Document) -> dict[str, Any]:
     """Whether it came to a judgement, and why not."""
     judged = document.error is None and not document.incomplete and document.exit < 2
-    told = [{"level": "error", "message": {"text": reading.headline(document)}}]
+    explained = [{"level": "error", "message": {"text": view_model.headline(document)}}]
     return {
         "executionSuccessful": judged,
         "exitCode": document.exit,
-        **({} if judged else {"toolExecutionNotifications": told}),
+        **({} if judged else {"toolExecutionNotifications": explained}),
     }

@@ -86,7 +86,7 @@ def scalars_table(
 def objective_table(
     known: Objective, step: Step, inputs: Sequence[float], policy: Policy, digits: int
 ) -> list[str]:
-    """The value, and one line per sample: its mask and the weight of its unmasked tokens."""
+    """Return the value, and one line per sample: its mask and the weight of its unmasked tokens."""
     from mpmath import mp
 
     value, flat = oracles.value_and_weights(known, step, inputs, policy=policy)
@@ -102,13 +102,13 @@ def objective_table(
 
 
 def _fraction(value: Fraction) -> str:
-    """The fraction; rounded where it is too long to read (powers that are no rationals)."""
+    """Return the fraction; rounded where it is too long to read (powers that are no rationals)."""
     text = str(value)
     return text if len(text) <= LONGEST else f"{float(value)!r}..."
 
 
 def decimal_text(value: object, digits: int) -> str:
-    """An mpmath number to that many digits."""
+    """Return an mpmath number to that many digits."""
     from mpmath import mp
 
     with mp.workdps(digits):
@@ -130,8 +130,10 @@ _NONLINEAR = (
 
 
 def modes_text(names: Sequence[str] = ()) -> list[str]:
-    """Modes of these names; or every one, with the readings of every question of the policy. Each
-    with formula, source, policy, the names frameworks give it, and a worked ragged example."""
+    """Modes of these names; or every one, with the readings of every question of the policy.
+
+    Each with formula, source, policy, the names frameworks give it, and a worked ragged example.
+    """
     installed_modes()
     lines: list[str] = []
     if names:
@@ -171,8 +173,8 @@ def _mode_lines(name: str) -> list[str]:
     if found.needs_divisor:
         lines.append("    needs --divisor L")
     lines.append(f"    policy: {', '.join(found.asks) or 'nothing is open'}")
-    said = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
-    return lines + [f"    {framework}: {text}" for framework, text in said.items() if text]
+    listed = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
+    return lines + [f"    {framework}: {text}" for framework, text in listed.items() if text]
 
 
 _PAIRS = [

@@ -16,8 +16,8 @@ from aggverify.codes import CODES
 from aggverify.model import Document, Verdict, harmless
 from aggverify.report import text
 from aggverify.report.document import written
-from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
+from aggverify.report.formatting import counted
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
@@ -101,7 +101,7 @@ class Terminal:
             self._status = None
 
     def _show(self, what: str) -> None:
-        """What is run now, how far it is, what was found, and how long it takes."""
+        """Show what is run now, how far it is, what was found, and how long it takes."""
         now = self.clock()
         passed = now - self._started
         at = f"check {min(self._done + 1, self._checks)} of {self._checks}"
@@ -149,7 +149,7 @@ class Terminal:
         self._verdict(verdict, self._began - began)
 
     def document(self, document: Document) -> None:
-        """What was judged without events."""
+        """Print what was judged without events."""
         for verdict in harmless(document).verdicts:
             self._verdict(verdict)
 
@@ -158,7 +158,7 @@ class Terminal:
             self._line(line, style=text.coloured(line))
 
     def total(self, document: Document) -> None:
-        """The last line, where there are several verdicts."""
+        """Print the last line, where there are several verdicts."""
         if len(document.verdicts) < 2:
             return
         passed = sum(verdict.conforms for verdict in document.verdicts)

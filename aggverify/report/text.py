@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from aggverify import escape
 from aggverify.model import Check, Document, Finding, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.drawing import counted
+from aggverify.report import view_model
+from aggverify.report.formatting import counted
 
 NARROWEST, WIDTH = 60, 100
 MOST = 30
@@ -46,14 +46,14 @@ class Style:
         )
 
     def labelled(self, label: str, text: str, column: int = 15) -> list[str]:
-        """A label and its text."""
+        """Return a label and its text."""
         lead = f"  {label:{column - 2}}"
         lead += " " * lead.endswith(label)
         rest = self.wrapped(" " * len(lead) + text, len(lead))
         return [lead + rest[0][len(lead) :], *rest[1:]]
 
     def command(self, label: str, words: str) -> list[str]:
-        """A command; on several lines it can still be pasted."""
+        """Return a command; on several lines it can still be pasted."""
         lines = replace(self, width=self.width - 2).labelled(label, words)
         return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
@@ -62,11 +62,11 @@ USUAL, IN_SUITE = Style(), Style(in_suite=True)
 
 
 def render(document: Document) -> str:
-    """Every verdict with all there is to say of it, and the consequence in words."""
+    """Every verdict with all of its lines, and the consequence in words."""
     safe, style = harmless(document), Style(verbose=True)
     lines = [line for verdict in safe.verdicts for line in (*verdict_lines(verdict, style), "")]
     lines += safe.error.split("\n") if safe.error else []
-    return "\n".join([*lines, *style.wrapped(reading.headline(safe))]) + "\n"
+    return "\n".join([*lines, *style.wrapped(view_model.headline(safe))]) + "\n"
 
 
 def verdict_lines(
@@ -119,14 +119,14 @@ def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
     first, *others = cause
     word = "WAIVED" if first.waived is not None else "FAIL" if first.fails else "HAZARD"
     head = style.wrapped(f"{word}  {first.code}  {first.title}", len(word) + 10)
-    for fact in reading.facts(first):
+    for fact in view_model.facts(first):
         label, colon, text = fact.partition(": ")
         if colon and label == "case":
             head += style.labelled(label, text)
         else:
             head += style.wrapped(f"  {fact}", 4)
     tail: list[str] = []
-    explained = reading.explanation(first, in_suite=style.in_suite, brief=not style.verbose)
+    explained = view_model.explanation(first, in_suite=style.in_suite, brief=not style.verbose)
     accept = [pair for pair in explained if pair[0] == "Accept"]
     for label, text in explained[: len(explained) - len(accept)]:
         tail += style.labelled(label.lower(), text)
@@ -137,14 +137,14 @@ def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
             cases.setdefault(f.code if short else f"{f.code} {f.title}", []).append(f.id)
         names = [f"{name} ({', '.join(ids)})" for name, ids in cases.items()]
         tail += style.labelled("same cause", ", ".join(names))
-    tail += style.command("reproduce", reading.replay(first))
+    tail += style.command("reproduce", view_model.replay(first))
     for label, text in accept:
         tail += style.labelled(label.lower(), text)
     return [*head, *_trace(first, style, MOST - len(head) - len(tail)), *tail]
 
 
 def _trace(finding: Finding, style: Style, room: int) -> list[str]:
-    raw = (f"    {line}".rstrip() for line in reading.trace(finding))
+    raw = (f"    {line}".rstrip() for line in view_model.trace(finding))
     lines = [line for each in raw for line in style.wrapped(each, 8)]
     if style.verbose or style.in_suite or len(lines) <= room:
         return lines
@@ -154,7 +154,7 @@ def _trace(finding: Finding, style: Style, room: int) -> list[str]:
 
 def _result(verdict: Verdict, style: Style, seconds: float | None) -> Iterator[str]:
     """PASS or FAIL, in how many seconds, and how to see more."""
-    word, words = reading.result(verdict)
+    word, words = view_model.result(verdict)
     took = "" if seconds is None else f"{seconds:.1f} s"
     if not verdict.fails:
         line = f"{word}  {words}"
@@ -172,9 +172,12 @@ def _result(verdict: Verdict, style: Style, seconds: float | None) -> Iterator[s
 
 
 def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
-    """What was run and what was not; with ``-v`` every check and all that is known of the run."""
-    yield from style.wrapped(("" if red else "  ") + reading.counts(verdict), 4)
-    listed = dict.fromkeys(label for label, _ in reading.inventory(verdict))
+    """Yield what was run and what was not.
+
+    With ``-v`` every check and all that is known of the run.
+    """
+    yield from style.wrapped(("" if red else "  ") + view_model.counts(verdict), 4)
+    listed = dict.fromkeys(label for label, _ in view_model.inventory(verdict))
     if style.verbose:
         yield ""
         for check in verdict.checks:
@@ -183,18 +186,18 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
         yield from _listed(verdict, style)
         return
     if not red:
-        for label, text in reading.reach(verdict):
+        for label, text in view_model.reach(verdict):
             yield from style.labelled(label, text)
     for label in (label for label in _LOUD if label in listed):
-        for other, text in reading.inventory(verdict):
+        for other, text in view_model.inventory(verdict):
             if other == label == "warning":
                 yield from style.wrapped(f"! {text}", 2)
             elif other == label:
                 yield from style.labelled(label, text)
     for reason, names in _unjudged(verdict).items():
         yield from style.labelled("not judged", f"{', '.join(names)}: {reason}")
-    engine = reading.assumption(verdict)
-    for assumed in (*reading.assumptions(verdict), *([engine] if engine else [])):
+    engine = view_model.assumption(verdict)
+    for assumed in (*view_model.assumptions(verdict), *([engine] if engine else [])):
         yield from style.wrapped(f"! {assumed}", 2)
     if verdict.conforms and not red:
         yield "Details: -v · page: --report html"
@@ -202,7 +205,7 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
 
 def _listed(verdict: Verdict, style: Style) -> Iterator[str]:
     """All that is known of a run, label by label."""
-    for label, text in (*reading.header(verdict), *reading.inventory(verdict)):
+    for label, text in (*view_model.header(verdict), *view_model.inventory(verdict)):
         yield from style.labelled(label, text)
 
 
@@ -214,7 +217,7 @@ def _unjudged(verdict: Verdict) -> dict[str, list[str]]:
 
 
 def coloured(line: str) -> str | None:
-    """The style of a line that says how something ended."""
+    """Return the style of a line that reports how something ended."""
     word = line.split("  ", 1)[0]
     if word in ("HAZARD", "WAIVED", "NOT JUDGED", "INCOMPLETE"):
         return "bold yellow"
@@ -228,9 +231,9 @@ def replay_lines(
     unrun: str | None = None,
     declined: str | None = None,
 ) -> Iterator[str]:
-    """FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
+    """Yield FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
 
-    ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be said.
+    ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be judged.
     """
     if declined is not None:
         yield f"REFUSED case {case}: the reducer refuses {escape.line(declined)} (it was {before})"
@@ -245,9 +248,9 @@ def replay_lines(
     other = "" if before.startswith(finding.code) else f" (was {before})"
     word = "FAILED" if finding.fails else "HAZARD"
     yield f"{word}  case {case}: {finding.code} {finding.title}{other}"
-    yield from (f"    {line}" for line in (*reading.facts(finding), *reading.trace(finding)))
+    yield from (f"    {line}" for line in (*view_model.facts(finding), *view_model.trace(finding)))
 
 
 def _check(check: Check) -> str:
     cases = f"{check.cases:5} cases" if check.cases else " " * 11
-    return f"{check.tests:4}{check.name:40}{cases}   {reading.state(check)}"
+    return f"{check.tests:4}{check.name:40}{cases}   {view_model.state(check)}"

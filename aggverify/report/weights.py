@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import chain, groupby, islice, repeat
 
 from aggverify.model import Finding, Run, Sample, Step
-from aggverify.report.drawing import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
+from aggverify.report.formatting import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
 
 MOST = 8
 """Rows at most; a shrunk case has one or two."""
@@ -120,7 +120,10 @@ def _factor(pair: Pair | None) -> str:
 
 
 def short(factor: Fraction) -> str:
-    """A factor as a fraction where that is simple, else with as many digits as tell it from 1."""
+    """Return a factor as a fraction where that is simple, else as a decimal.
+
+    It has as many digits as distinguish it from 1.
+    """
     if factor.denominator <= 10**6:
         return fraction(factor)
     return f"{float(factor):.6g}" if abs(factor - 1) > 1e-5 else f"(1 {float(factor - 1):+.2g})"

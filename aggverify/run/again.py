@@ -16,7 +16,7 @@ from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import split
-from aggverify.run.replay import Replayed, Said, replaying
+from aggverify.run.replay import Replayed, ReplayOptions, replaying
 from aggverify.world import Pool
 
 
@@ -39,18 +39,20 @@ def again(known: Iterable[KnownFinding], request: Request, *, pool: Pool) -> tup
     found: list[Replay] = []
     for (target, ranks), group in groupby(ordered, key=_ranks):
         named = _named(request, target)
-        said = Said(named, request.oracle, request.against, request.engine, request.adapter)
-        found += _together(tuple(group), said, ranks, pool=pool)
+        options = ReplayOptions(
+            named, request.oracle, request.against, request.engine, request.adapter
+        )
+        found += _together(tuple(group), options, ranks, pool=pool)
     return tuple(sorted(found, key=lambda replay: replay.id))
 
 
 def _ranks(known: KnownFinding) -> tuple[str, RankKind]:
-    """What has to be the same for the same ranks to do."""
+    """Return what has to be the same for the same ranks to do."""
     return known.stored.whose[0], known.stored.claim.ranks
 
 
 def _named(request: Request, whose: str) -> str:
-    """The request's target with the function that the case was found on."""
+    """Return the request's target with the function that the case was found on."""
     text = request.target
     return text if split(text)[1] else f"{text}:{whose.rpartition(':')[2]}"
 
@@ -62,7 +64,7 @@ def replay(
     words: str | None = None,
     observed: tuple[float, ...] | None = None,
 ) -> Replay:
-    """What became of it."""
+    """Return what became of it."""
     return Replay(known.stored.id, known.identity, outcome, code, words, observed)
 
 
@@ -75,10 +77,10 @@ def _ran(one: KnownFinding, done: Replayed) -> Replay:
 
 
 def _together(
-    known: Sequence[KnownFinding], said: Said, ranks: RankKind, *, pool: Pool
+    known: Sequence[KnownFinding], options: ReplayOptions, ranks: RankKind, *, pool: Pool
 ) -> Iterator[Replay]:
     try:
-        with replaying(said, ranks, pool=pool) as run:
+        with replaying(options, ranks, pool=pool) as run:
             for one in known:
                 try:
                     done = run(one.stored)

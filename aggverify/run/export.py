@@ -20,8 +20,8 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.conventions import calls_bound
-from aggverify.conventions.calls import Called
-from aggverify.conventions.declared import Declared
+from aggverify.conventions.adapter_convention import AdapterConvention
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import Sizes
 from aggverify.errors import InputError
 from aggverify.escape import line
@@ -64,7 +64,7 @@ def export(
     finding: Finding | None,
     title: str,
 ) -> Export:
-    """The case as it is judged now; raises InputError with the reason where it is no data.
+    """Return the case as it is judged now; raises InputError with the reason where it is no data.
 
     ``finding``: what it shows, None where all is well; ``title``: what it is about, in one line.
     """
@@ -101,8 +101,8 @@ def export(
 
 
 def _why_not(subject: Subject, case: Case) -> str | None:
-    """What keeps every case of it, or this one, from being exported."""
-    if isinstance(subject.convention, Called):
+    """Return what keeps every case of it, or this one, from being exported."""
+    if isinstance(subject.convention, PerCallConvention):
         return f"the convention {subject.convention.name} reduces no losses: its calls are judged"
     if (tokens := len(case.losses)) > MOST_TOKENS:
         return f"its step has {tokens:,} response tokens, and {MOST_TOKENS:,} are exported at most"
@@ -113,7 +113,7 @@ def _why_not(subject: Subject, case: Case) -> str | None:
 
 def _adapter(subject: Subject) -> Path | None:
     how = subject.convention
-    return Path(how.path) if isinstance(how, Declared) else None
+    return Path(how.path) if isinstance(how, AdapterConvention) else None
 
 
 def _takes_ours(path: Path) -> bool:
@@ -126,8 +126,10 @@ def _takes_ours(path: Path) -> bool:
 
 
 def _scale(subject: Subject, case: Case) -> Fraction | None:
-    """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0, where tokens
-    are not counted; None where it is none that does just that."""
+    """Return what the engine makes of one rank's loss of 1 in one micro-batch, the others' 0.
+
+    Tokens are not counted; None where it is no engine that does just that.
+    """
     engine, sizes = subject.engine, Sizes.of(case)
     cells = case.layout.world_size * case.layout.num_microbatches
 
@@ -144,8 +146,10 @@ def _scale(subject: Subject, case: Case) -> Fraction | None:
 def _shown(
     subject: Subject, executor: Executor, check: Check, case: Case, finding: Finding | None
 ) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
-    """The one of the check's runs of this step that shows the finding by its weights, those that
-    are right, and by how much each may be off."""
+    """Return the check's run of this step that shows the finding by its weights.
+
+    With those that are right, and by how much each may be off.
+    """
     wanted = list(_specs(check, case))
     expected = None if finding is None else finding.expected
     if expected is None and all(w.term is None for w in wanted) and subject.objective is None:
@@ -161,8 +165,10 @@ def _shown(
 
 
 def _specs(check: Check, case: Case) -> Iterator[RunSpec]:
-    """The check's runs of the very step on this layout, each without what plain torch lacks; those
-    after other steps first."""
+    """Yield the check's runs of the very step on this layout, each without what plain torch lacks.
+
+    Those after other steps first.
+    """
     found = map(as_run_spec, check.variants(case))
     mine = [t for t in found if (t.case.step, t.case.layout) == (case.step, case.layout)]
     bare = [RunSpec(t.case, t.before, term=t.term) for t in mine] or [RunSpec(case)]

@@ -42,7 +42,7 @@ HANDLER = "aggverify.trainer.training:Trainer"
 
 @contextmanager
 def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Executor]]:
-    """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
+    """Give the subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     installed()
     request = placed(request, pool)
@@ -71,7 +71,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
 
 
 def placed(request: Request, pool: Pool) -> Request:
-    """The request with a certain backend, which can be had here; raises AggverifyError."""
+    """Return the request with a certain backend, which can be had here; raises AggverifyError."""
     if request.is_on_processors:
         return replace(request, backend=GLOO.name)
     name, far = request.backend or AUTO, request.device is not None
@@ -81,7 +81,7 @@ def placed(request: Request, pool: Pool) -> Request:
 def resolved(
     request: Request, target: Target, template: Template, other: OtherPath | None = None
 ) -> tuple[Subject, ...]:
-    """The subjects of a request, one a mode."""
+    """Return the subjects of a request, one a mode."""
     request = completed(replace(request, backend=template.backend), template.description)
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
@@ -108,7 +108,7 @@ def resolved(
         for s in found
     )
     if other is not None:
-        found = tuple(other.beside(s, request.called) for s in found)
+        found = tuple(other.with_other_path(s, request.called) for s in found)
     if request.sandbox:
         found = tuple(s.knowing(sandbox=SEEN) for s in found)
     notes, known = settings_note(request), template.description["versions"]
@@ -116,8 +116,10 @@ def resolved(
 
 
 def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
-    """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
-    fewer ranks were launched."""
+    """Return the subjects with no larger worlds than there is room for.
+
+    Looked into where it is scarce, or fewer ranks were launched.
+    """
     wanted = max(s.max_world for s in subjects)
     if not resource_headroom.tight() and wanted <= executor.most:
         return tuple(subjects)
@@ -139,22 +141,24 @@ def in_time() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class OtherPath:
-    """The target of ``--against``, loaded in a template process of its own."""
+    """The target of ``--against``, loaded in its own template process."""
 
     target: Target
     description: Mapping[str, Any]
     executor: Executor
 
-    def beside(self, subject: Subject, how: str, what: str | None = None) -> Subject:
-        """The subject with this path to agree with, called as ``how``: same mode; the engine
-        ``what``, or its own if it declares one or is called otherwise."""
+    def with_other_path(self, subject: Subject, how: str, what: str | None = None) -> Subject:
+        """Return the subject with this path to agree with, called as ``how``: same mode.
+
+        The engine ``what``, or its own if it declares one or is called otherwise.
+        """
         choice = choose(self.target, self.description, how)
         what = what or declaration(self.description).get("engine")
         if what is None and choice.convention.name != subject.convention.name:
             what = choice.convention.default_engine(subject.mode)
-        said = what is not None or subject.found.engine_said
-        return subject.beside(
-            subject.knowing(engine_said=said).claiming(
+        declared = what is not None or subject.found.engine_declared
+        return subject.compared_with(
+            subject.knowing(engine_declared=declared).claiming(
                 target=self.target.text,
                 function=choice.function,
                 terms=terms(choice),
@@ -173,7 +177,7 @@ def other_path(
     adapter: str | None = None,
     backend: str = GLOO.name,
 ) -> Iterator[OtherPath | None]:
-    """The other path's template process, if one was asked for."""
+    """Give the other path's template process, if one was asked for."""
     if text is None:
         yield None
         return
@@ -194,15 +198,16 @@ def opened(
     engine: str | None = None,
     command: str = "check",
 ) -> Iterator[Template]:
-    """A template process that has imported the candidate, and the adapter if there is one; raises
-    CandidateError if it cannot, InputError for an adapter that cannot be read.
+    """Give a template process that has imported the candidate, and the adapter if there is one.
+
+    Raises CandidateError if it cannot, InputError for an adapter that cannot be read.
 
     ``paths`` come before everything on sys.path there. ``engine``: the one that is asked for, so
     that what it takes is imported once. ``command``: what is to be typed another way where it
     cannot be imported.
     """
     if adapter is not None:
-        convention(adapter)  # can be read: said before anything is imported
+        convention(adapter)  # can be read: reported before anything is imported
     own = None if adapter is None else str(Path(adapter).absolute())
     template = pool.template(
         HANDLER,
@@ -233,9 +238,11 @@ def opened(
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Whatever there is by now, modules above all, is not gone through again and again while cases
-    make garbage, and that more seldom: most of what collecting it costs. Left alone where somebody
-    else has frozen it."""
+    """Freeze the garbage collector's objects while cases make garbage, and collect more seldom.
+
+    Whatever there is by now, modules above all, is not gone through again and again: most of what
+    collecting it costs. Left alone where somebody else has frozen it.
+    """
     mine, usual = gc.get_freeze_count() < _ITS_OWN, gc.get_threshold()
     if mine:
         gc.freeze()

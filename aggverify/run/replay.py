@@ -16,7 +16,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
-from aggverify.execution.term_readings import said_readings
+from aggverify.execution.term_readings import given_readings
 from aggverify.generation.space import Space
 from aggverify.run.export import Export, export
 from aggverify.run.opening import OtherPath, opened, other_path
@@ -45,7 +45,7 @@ class Replayed:
     """In the target's words, where a refusal is as good as the right result."""
     executions: int = 0
     declined: Refused | None = None
-    """What the case has and the target declines as a whole: nothing can be said of it."""
+    """What the case has and the target declines as a whole: it cannot be judged."""
     printed: Printed = field(default_factory=Printed)
     """By the first rank, while the case was run."""
     exported: Export | None = None
@@ -55,7 +55,7 @@ class Replayed:
 
     @property
     def outcome(self) -> Again:
-        """In one word. A refusal is told apart from the right result."""
+        """In one word. A refusal is distinguished from the right result."""
         if self.finding is not None:
             failing = self.subject.claim.effect(self.finding.traits) is Effect.FAILS
             return Again.FAILS if failing else Again.HAZARD
@@ -94,15 +94,17 @@ def replay(
     file, which is data. ``against``: the other path, likewise, and ``engine`` and ``adapter``: a
     person's own. ``exports``: whether it is also wanted as data, to be run without aggverify.
     """
-    said = Said(target_text or store.found_again(stored), oracle, against, engine, adapter)
-    said.is_enough(stored)
-    with replaying(said, stored.claim.ranks, pool=pool, exports=exports) as again:
+    options = ReplayOptions(
+        target_text or store.found_again(stored), oracle, against, engine, adapter
+    )
+    options.is_enough(stored)
+    with replaying(options, stored.claim.ranks, pool=pool, exports=exports) as again:
         return again(stored)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What only a person can say of a stored case: which files may be run for it."""
+class ReplayOptions:
+    """Options of a stored case that only a person can give: which files may be run for it."""
 
     target: str
     oracle: str | None = None
@@ -111,7 +113,7 @@ class Said:
     adapter: str | None = None
 
     def is_enough(self, stored: StoredCase) -> None:
-        """Raises InputError where the case needs more."""
+        """Raise InputError where the case needs more."""
         claim = stored.claim
         if check(stored.check).compares_paths and self.against is None:
             raise InputError("this case was found by comparing two paths: say --against TARGET")
@@ -135,25 +137,25 @@ class Said:
 
 @contextmanager
 def replaying(
-    said: Said, ranks: RankKind, *, pool: Pool, exports: bool = False
+    options: ReplayOptions, ranks: RankKind, *, pool: Pool, exports: bool = False
 ) -> Iterator[Callable[[StoredCase], Replayed]]:
     """Ranks that have imported the target, and what judges a stored case on it."""
-    target = parse_target(said.target)
+    target = parse_target(options.target)
     with (
-        opened(pool, target.setup(), ranks=ranks, adapter=said.adapter) as template,
-        other_path(pool, said.against, adapter=said.adapter, backend=ranks.backend) as other,
+        opened(pool, target.setup(), ranks=ranks, adapter=options.adapter) as template,
+        other_path(pool, options.against, adapter=options.adapter, backend=ranks.backend) as other,
     ):
 
         def again(stored: StoredCase) -> Replayed:
-            said.is_enough(stored)
-            return _judged(stored, said, target, template, other, exports=exports)
+            options.is_enough(stored)
+            return _judged(stored, options, target, template, other, exports=exports)
 
         yield again
 
 
 def _judged(
     stored: StoredCase,
-    said: Said,
+    options: ReplayOptions,
     target: Target,
     template: Template,
     other: OtherPath | None,
@@ -161,13 +163,13 @@ def _judged(
     exports: bool,
 ) -> Replayed:
     claim = stored.claim
-    choice = choose(target, template.description, _called(claim, said))
+    choice = choose(target, template.description, _called(claim, options))
     mine = replace(
         claim,
         target=target.text,
         function=choice.function,
-        terms=terms(choice, said_readings(claim.terms)),
-        oracle=said.oracle,
+        terms=terms(choice, given_readings(claim.terms)),
+        oracle=options.oracle,
         **called_as(choice.convention),
         against=None,
     )
@@ -176,10 +178,10 @@ def _judged(
     if other is not None:
         known = claim.against
         if known is None:
-            subject = other.beside(subject, _called(claim, said))
+            subject = other.with_other_path(subject, _called(claim, options))
         else:
-            same = known.engine if said.against == known.target else None
-            subject = other.beside(subject, _called(known, said), same)
+            same = known.engine if options.against == known.target else None
+            subject = other.with_other_path(subject, _called(known, options), same)
     subject = discovered(subject, executor).knowing(trust_formula=stored.trust_formula)
     broken = check(stored.check)
     space = broken.space(subject) or Space()
@@ -215,13 +217,13 @@ def _exported(found: Replayed, executor: Executor, check: Check) -> Replayed:
     return replace(found, exported=made)
 
 
-def _called(claim: Claim, said: Said) -> str:
-    """How the reducer was called: by a file only if the person says which."""
-    return claim.convention if claim.adapter is None else said.adapter or claim.convention
+def _called(claim: Claim, options: ReplayOptions) -> str:
+    """How the reducer was called: by a file only if the person names it."""
+    return claim.convention if claim.adapter is None else options.adapter or claim.convention
 
 
 def _declined(subject: Subject, finding: Finding) -> Refused | None:
-    """What the target declines, where that is all there is to the finding."""
+    """Return what the target declines, where that is all there is to the finding."""
     for one in subject.refused:
         dimension = BY_FEATURE[one.feature]
         concerned = dimension.concerned(finding.case)

@@ -59,8 +59,9 @@ def verify(
     deadline: Deadline = NEVER,
     known: Sequence[model.Waiver] = (),
 ) -> tuple[RunVerdict, ...]:
-    """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
-    what is accepted beside what the request says.
+    """Verify every mode asked for; raises AggverifyError when nothing can be judged.
+
+    ``known``: what is accepted in addition to what the request accepts.
 
     The deadline ends it with what is known by then, and before that is anything at all it raises
     TooLate. Ctrl-C is raised on; the verdicts known by then are emitted.
@@ -105,7 +106,7 @@ def verify(
 
 
 def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], list[str]]:
-    """The checks that are run, and a note where those are not all; raises InputError."""
+    """Return the checks that are run, and a note where those are not all; raises InputError."""
     every, names = installed(), [c.name for c in installed()]
     wanted, unwanted = (
         [name.strip() for text in texts for name in text.split(",") if name.strip()]
@@ -122,7 +123,10 @@ def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], l
 
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
-    """What :func:`verify` would run, one plan a subject; modes are found out, nothing is judged."""
+    """Return what :func:`verify` would run, one plan a subject.
+
+    Modes are found out, nothing is judged.
+    """
     with loaded(request, pool) as (found, executor):
         made = []
         for subject in found:
@@ -132,7 +136,7 @@ def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
 
 
 def prepared(subject: Subject, executor: Executor) -> Subject:
-    """The subject with all that has to be known before its checks can be planned."""
+    """Return the subject with all that has to be known before its checks can be planned."""
     subject = identified(subject, executor)
     return discovered(engine_settled(subject, executor), executor)
 
@@ -212,13 +216,13 @@ class _Work:
         return self._first is not None
 
     def look(self, emit: Emit, deadline: Deadline) -> None:
-        """Tell what a few cases show already."""
+        """Report what a few cases show already."""
         if len(self.entries) < 2 or self._before.only:
             return
         try:
             seen = first_failure(self.entries, self._executor, self._statistics, deadline)
         except NotJudged:
-            return  # the check that it happens to says so
+            return  # the check that it happens to reports it
         if seen is not None:
             self._seen = seen
             emit(Seen(seen))
@@ -281,7 +285,7 @@ class _Work:
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
-        """What was told after a first look, where its check was stopped before it found it."""
+        """Return what a first look reported, if its check was stopped before it found it."""
         if self._seen is None:
             return None
         name = self._seen.check
@@ -322,7 +326,7 @@ class _Work:
 
 
 def _printed(what: Printed, *, replayed: bool) -> Iterator[str]:
-    """The note of what ranks print: where to see it, or, without a case, its first line."""
+    """Yield the note of what ranks print: where to see it, or, without a case, its first line."""
     if what and replayed:
         yield PRINTED
     elif what:
@@ -335,7 +339,7 @@ def _failed(done: model.Check) -> model.Check:
 
 
 def _missed(entry: PlannedCheck, first: ReportedFinding | None, why_not: str | None) -> model.Check:
-    """The summary of an entry that was never reached."""
+    """Return the summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:
         return summary(check, 1, State.FAILED, planned=entry.examples)

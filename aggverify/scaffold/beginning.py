@@ -9,10 +9,10 @@ from typing import Any
 
 from aggverify.conventions import undeclared
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import role
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.deadline import OutOfTime
@@ -28,7 +28,7 @@ from aggverify.scaffold.probing import Probe, Probed
 from aggverify.scaffold.questions import (
     Ask,
     in_doubt,
-    nobody,
+    no_answers,
     of_claims,
     of_counts,
     of_parameters,
@@ -39,8 +39,8 @@ from aggverify.world import Pool, Template
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a person says on the command line."""
+class ScaffoldRequest:
+    """What a person gives on the command line."""
 
     target: str
     mode: str | None = None
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class ScaffoldResult:
     """Files to be written, what was inferred, and what is left to the person."""
 
     files: Files
@@ -60,7 +60,7 @@ class Beginning:
     """Names in capitals that a file asks for."""
 
 
-def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
+def begin(wanted: ScaffoldRequest, pool: Pool, ask: Ask = no_answers) -> ScaffoldResult:
     """Look at the target, call it, ask; raises AggverifyError where nothing can be begun with."""
     target = parse_target(wanted.target)
     with opened(pool, target.setup(), command="new") as template:
@@ -70,17 +70,17 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
                 raise InputError(f"{choice.offer.shown} needs no adapter, so --set has no use")
             return _as_it_is(wanted, target, template, choice, ask)
         offer = _adaptable(target, template.description)
-    known = _said(wanted, offer)
+    known = _given_hints(wanted, offer)
     unbuilt = offer.owner if offer.why_not else ""
     probed = Probed(known) if unbuilt else _probed(target, offer, pool, known)
     if Adapter(offer, probed.known).unknown and not (probed.among or unbuilt):
-        said = of_parameters(offer, known, ask)
-        if said != known:
-            probed = _probed(target, offer, pool, said)
+        hints = of_parameters(offer, known, ask)
+        if hints != known:
+            probed = _probed(target, offer, pool, hints)
     others = _others(target, offer, pool, probed)
-    said = of_counts(offer, probed, others, ask)
-    if said != probed.known:
-        probed, others = _probed(target, offer, pool, said), {}
+    hints = of_counts(offer, probed, others, ask)
+    if hints != probed.known:
+        probed, others = _probed(target, offer, pool, hints), {}
     else:
         instead = {p: OF_THE_MICRO_BATCH[role(p)][1] for p in others}
         probed = replace(probed, known=replace(probed.known, instead=instead))
@@ -89,7 +89,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     unknown = Adapter(offer, known).unknown
     left = (f"how {unbuilt} is built",) * bool(unbuilt) + (*known.left, *unknown)
     left += ("the call",) * bool(known.trouble and not unknown)
-    return Beginning(
+    return ScaffoldResult(
         files(target, offer.name, adapter=adapted(offer, origin(target), known)),
         (*_inferred(offer, probed, known), *_in_doubt(offer, probed, others)),
         left,
@@ -97,7 +97,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
 
 
 def _probed(target: Target, offer: Offer, pool: Pool, known: CallHints) -> Probed:
-    """What calls of it show, while there is time for them."""
+    """Return what calls of it show, while there is time for them."""
     try:
         return Probe(target, offer, pool).run(known)
     except OutOfTime:
@@ -105,7 +105,7 @@ def _probed(target: Target, offer: Offer, pool: Pool, known: CallHints) -> Probe
 
 
 def _others(target: Target, offer: Offer, pool: Pool, probed: Probed) -> Mapping[str, Probed]:
-    """What other readings of counts give, while there is time to try them."""
+    """Return what other readings of counts give, while there is time to try them."""
     try:
         return Probe(target, offer, pool).others(probed)
     except OutOfTime:
@@ -119,25 +119,32 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
         yield f"to confirm: {in_doubt(offer, parameter, probed, other)} The latter: --set {written}"
 
 
-def _said(wanted: Wanted, offer: Offer) -> CallHints:
-    """What the command line says of the function; raises InputError for what cannot be."""
+def _given_hints(wanted: ScaffoldRequest, offer: Offer) -> CallHints:
+    """Return what the command line declares of the function.
+
+    Raises InputError for what cannot be.
+    """
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
     known = CallHints(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
     adapter = Adapter(offer, known)
-    told = adapter.mode
-    if told is not None and mode is not None and mode not in adapter.values_of(told).values():
-        names = ", ".join(dict.fromkeys(adapter.values_of(told).values()))
+    how_called = adapter.mode
+    if (
+        how_called is not None
+        and mode is not None
+        and mode not in adapter.values_of(how_called).values()
+    ):
+        names = ", ".join(dict.fromkeys(adapter.values_of(how_called).values()))
         raise InputError(
-            f"{offer.name} takes its mode from {told}, which can be {names}; what {mode} is called "
-            f"there: --set {told}=..."
+            f"{offer.name} takes its mode from {how_called}, which can be {names}; what {mode} "
+            f"is called there: --set {how_called}=..."
         )
     return known
 
 
 def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None:
-    """The function and its convention, if it has one's shape and needs no adapter."""
+    """Return the function and its convention, if it has one's shape and needs no adapter."""
     try:
         choice = choose(target, description, "auto", undeclared())
     except NoReducer:
@@ -146,7 +153,7 @@ def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None
 
 
 def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
-    """The function to write an adapter for; raises CandidateError with what stands there."""
+    """Return the function to write an adapter for; raises CandidateError with what stands there."""
     offers = [Offer.from_json(data) for data in description["offers"]]
     own = [
         offer
@@ -162,9 +169,9 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
 
 
 def _as_it_is(
-    wanted: Wanted, target: Target, template: Template, choice: Choice, ask: Ask
-) -> Beginning:
-    """For a function of a known signature: what it does not declare is said in the test."""
+    wanted: ScaffoldRequest, target: Target, template: Template, choice: Choice, ask: Ask
+) -> ScaffoldResult:
+    """For a function of a known signature: the test gives what it does not declare."""
     request = Request(
         target.text,
         modes=() if wanted.mode is None else (wanted.mode,),
@@ -176,13 +183,13 @@ def _as_it_is(
     options, left = of_subject(found, ask)
     options = {key: value for key, value in options.items() if key.rstrip("s") not in declared}
     made = files(target, choice.function, options=options, left=left)
-    told = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
-    inferred = (told, *(f"{key}: {value}" for key, value in options.items()))
-    return Beginning(made, inferred, left)
+    how_called = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
+    inferred = (how_called, *(f"{key}: {value}" for key, value in options.items()))
+    return ScaffoldResult(made, inferred, left)
 
 
 def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:
-    """What the person should look at, a line each."""
+    """Yield what the person should look at, a line each."""
     adapter = Adapter(offer, known)
     yield f"{offer.shown}: called through an adapter"
     for parameter in adapter.given:
@@ -196,8 +203,8 @@ def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:
     for mode, other in probed.among.items():
         if known.mode is None:
             means = Adapter(offer, other.known)
-            said = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
-            yield f"  --mode {mode} means {said}"
+            hints = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
+            yield f"  --mode {mode} means {hints}"
     for key, value in claims(adapter).items():
         if key not in known.left:
             yield f"{key}: {value}"

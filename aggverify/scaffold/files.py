@@ -25,16 +25,16 @@ _ROOTS = (".git", "pyproject.toml")
 
 @dataclass(frozen=True, slots=True)
 class ScaffoldSubject:
-    """What is verified: a file or target, and what is said of it beside what it declares."""
+    """What is verified: a file or target, and the options given beyond what it declares."""
 
     function: str
     target: str
     """As on a command line in the project's root."""
-    beside: str | None
-    """The file's name with what of it is meant, where it lies beside the test."""
+    sibling: str | None
+    """The file's name with what of it is meant, where it lies next to the test."""
     options: Mapping[str, Any] = field(default_factory=dict)
     left: tuple[str, ...] = ()
-    """Options that only the person can say."""
+    """Options that only the person can give."""
 
     @property
     def name(self) -> str:
@@ -44,9 +44,9 @@ class ScaffoldSubject:
     @property
     def arguments(self) -> str:
         """The options as arguments in Python."""
-        said = {k: repr(v).replace("'", '"') for k, v in self.options.items()}
-        said |= {name: name.upper() for name in self.left}
-        return "".join(f", {key}={value}" for key, value in said.items())
+        spelled = {k: repr(v).replace("'", '"') for k, v in self.options.items()}
+        spelled |= {name: name.upper() for name in self.left}
+        return "".join(f", {key}={value}" for key, value in spelled.items())
 
     @property
     def step(self) -> str:
@@ -74,7 +74,7 @@ _PLAIN = re.compile(r"[\w ./:=,+-]*")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Texts by path, in the order they are told."""
+    """Texts by path, in the order in which they are listed."""
 
     texts: Mapping[Path, str]
     command: str
@@ -107,20 +107,20 @@ def files(
     options: Mapping[str, Any] | None = None,
     left: tuple[str, ...] = (),
 ) -> Files:
-    """An adapter if there is one, a test and a workflow."""
+    """Return an adapter if there is one, a test and a workflow."""
     folder = Path.cwd() if target.path is None else target.path.parent
     root = _root(folder)
     texts: dict[Path, str] = {}
-    beside, said = None, target.text
+    sibling, spelled = None, target.text
     if adapter:
         path = folder / adapter_file(function)
         texts[path] = adapter
-        beside, said = path.name, str(path.relative_to(root))
+        sibling, spelled = path.name, str(path.relative_to(root))
     elif target.path is not None:
         name = f":{target.name}" if target.name else ""
-        beside = target.path.name + name
-        said = str(target.path.relative_to(root)) + name
-    subject = ScaffoldSubject(function, said, beside, options or {}, left)
+        sibling = target.path.name + name
+        spelled = str(target.path.relative_to(root)) + name
+    subject = ScaffoldSubject(function, spelled, sibling, options or {}, left)
     texts[folder / f"test_aggverify_{subject.name}.py"] = _rendered("test.py", subject, root)
     workflow = root / ".github" / "workflows" / f"aggverify_{subject.name}.yml"
     texts[workflow] = _rendered("workflow.yml", subject, root)

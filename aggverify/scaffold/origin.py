@@ -30,7 +30,10 @@ class Origin:
 
 
 def origin() -> Origin | None:
-    """The repository that it was installed from; None where it came from an index or a folder."""
+    """Return the repository that it was installed from.
+
+    None where it came from an index or a folder.
+    """
     with suppress(PackageNotFoundError, ValueError, TypeError, KeyError, OSError):
         found = json.loads(distribution("aggverify").read_text("direct_url.json") or "")
         if "vcs_info" in found:
@@ -50,8 +53,11 @@ def requirement() -> str:
 
 
 def schema_url() -> str:
-    """Of the schema for pyproject.toml: of that commit on GitHub, else of the file on this machine,
-    which no file that is committed can name."""
+    """Return the address of the schema for pyproject.toml.
+
+    That of its commit on GitHub, else of the file on this machine, which no file that is committed
+    can name.
+    """
     if (found := origin()) is not None and (hub := _GITHUB.fullmatch(found.url)) is not None:
         where = f"{hub[1]}/{found.commit}/aggverify/{_SCHEMA}"
         return f"https://raw.githubusercontent.com/{where}"
@@ -65,7 +71,7 @@ def _public(url: str) -> str:
 
 
 def _git(clone: str, *arguments: str) -> str:
-    """What git answers in a clone; raises ValueError where it answers nothing."""
+    """Return what git answers in a clone; raises ValueError where it answers nothing."""
     ran = subprocess.run(["git", "-C", clone, *arguments], capture_output=True, text=True)
     if ran.returncode:
         raise ValueError(ran.stderr)

@@ -1,4 +1,4 @@
-"""Calling a person's function in ranks, to see what its parameters' names do not say."""
+"""Calling a person's function in ranks, to see what its parameters' names do not show."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.errors import AggverifyError
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
@@ -60,7 +60,7 @@ class Probe:
     pool: Pool
 
     def run(self, known: CallHints) -> Probed:
-        """The form in which it runs, and the one filling of unknown parameters that makes sense."""
+        """Return the form in which it runs, with the filling of unknown parameters that fits."""
         adapter = Adapter(self.offer, known)
         filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
         if not filled:
@@ -76,8 +76,10 @@ class Probe:
         return Probed(replace(known, trouble=trouble))
 
     def others(self, chosen: Probed) -> Mapping[str, Probed]:
-        """By parameter, what another plausible reading of a count gives, where that is another
-        mode or is right in other layouts."""
+        """Return, by parameter, what another plausible reading of a count gives.
+
+        Only where that is another mode, or is right in other layouts.
+        """
         wanted = other_readings(self.offer, chosen.known)
         if not (wanted and chosen.ran) or Adapter(self.offer, chosen.known).unknown:
             return {}
@@ -94,7 +96,7 @@ class Probe:
 
     @contextmanager
     def _loaded(self, tried: Sequence[CallHints]) -> Iterator[Template]:
-        """A template process that has imported an adapter for each."""
+        """Give a template process that has imported an adapter for each."""
         where = self.target.path
         start = Path.cwd() if where is None else where.parent
         with tempfile.TemporaryDirectory(prefix="aggverify-new-") as name:
@@ -112,7 +114,7 @@ class Probe:
                 yield template
 
     def _one(self, executor: Executor, n: int, known: CallHints) -> Probed:
-        """What is seen of one adapter; after one that runs away, others get less time."""
+        """Return what is seen of one adapter; after one that runs away, others get less time."""
         done = executor.run(_subject(self.offer, known, n, {}), distinguishing_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
@@ -129,10 +131,10 @@ class Probe:
 
 
 def _trouble(done: Sequence[Execution]) -> str:
-    """What the first step that came to nothing says, in one line."""
+    """Return the message of the first step that came to nothing, in one line."""
     failure = next((e.failure for e in done if e.failure is not None), None)
-    said = "the weights are not finite" if failure is None else failure.message
-    return " ".join(said.split())[:LONGEST]
+    message = "the weights are not finite" if failure is None else failure.message
+    return " ".join(message.split())[:LONGEST]
 
 
 def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, object]) -> Subject:
@@ -151,9 +153,9 @@ def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, objec
 
 
 def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
-    """The one that is right in every layout, or else the first that is a mode at all.
+    """Return the one that is right in every layout, or else the first that is a mode at all.
 
-    Where parameters were filled in and several modes come of it, what all of them agree on, beside
+    Where parameters were filled in and several modes come of it, what all of them agree on, next to
     one of each.
     """
     wanted = [p for p in found if p.mode is not None and known.mode in (None, p.mode)]
@@ -164,6 +166,6 @@ def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     if len(each) == 1 or not best[0].known.found:
         return best[0]
     first, *others = (dict(p.known.arguments) for p in each.values())
-    alike = {k: v for k, v in first.items() if all(other[k] == v for other in others)}
-    agreed = replace(best[0].known, arguments=alike, found=best[0].known.found & alike.keys())
+    shared = {k: v for k, v in first.items() if all(other[k] == v for other in others)}
+    agreed = replace(best[0].known, arguments=shared, found=best[0].known.found & shared.keys())
     return Probed(agreed, ran=True, among=dict(reversed(each.items())))

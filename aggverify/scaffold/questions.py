@@ -1,4 +1,4 @@
-"""What is asked of a person where neither names nor calls say it."""
+"""What is asked of a person where neither names nor calls show it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import role
 from aggverify.engines import formulas
 from aggverify.errors import InputError
@@ -22,7 +22,7 @@ from aggverify.scaffold.probing import Probed
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing to be said; ``choices`` are all there are, or none where anything may be."""
+    """One thing to be declared; ``choices`` are all there are, or none where anything may be."""
 
     what: str
     text: str
@@ -30,16 +30,16 @@ class Question:
 
 
 Ask = Callable[[Question], str | None]
-"""Puts a question to the person; None where nobody answers."""
+"""Puts a question to the person; None without an answer."""
 
 
-def nobody(question: Question) -> None:
+def no_answers(question: Question) -> None:
     """Where no person can be asked."""
 
 
 def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
-    """With what the person says of parameters whose names say nothing."""
-    said = dict(known.arguments)
+    """With what the person declares of parameters whose names show nothing."""
+    answered = dict(known.arguments)
     for parameter in Adapter(offer, known).unknown:
         text = (
             f"{offer.name} takes {parameter}: what is it? A Python expression of losses and batch, "
@@ -47,27 +47,27 @@ def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
         )
         answer = ask(Question(parameter, text))
         if answer:
-            said[parameter] = expression(parameter, answer)
-    return replace(known, arguments=said)
+            answered[parameter] = expression(parameter, answer)
+    return replace(known, arguments=answered)
 
 
 OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
 
 
 def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> CallHints:
-    """With what the person says of counts that may be the step's or the micro-batch's."""
-    said = dict(probed.known.arguments)
+    """With what the person declares of counts that may be the step's or the micro-batch's."""
+    answered = dict(probed.known.arguments)
     for parameter, other in others.items():
         text = in_doubt(offer, parameter, probed, other)
         answer = ask(Question(parameter, text, (OF_THE_STEP, OF_THE_MICRO_BATCH)))
         if answer:
             whose = probed if answer == OF_THE_STEP else other
-            said[parameter] = Adapter(offer, whose.known).expression(parameter)
-    return replace(probed.known, arguments=said)
+            answered[parameter] = Adapter(offer, whose.known).expression(parameter)
+    return replace(probed.known, arguments=answered)
 
 
 def in_doubt(offer: Offer, parameter: str, probed: Probed, other: Probed) -> str:
-    """The two readings of a count, and what it is with each."""
+    """Return the two readings of a count, and what it is with each."""
     what = role(parameter)
     assert what is not None
     of_step, of_part = f"{what.value} ({_shows(probed)})", variants.OF_THE_MICRO_BATCH[what][1]
@@ -84,7 +84,7 @@ def _shows(probed: Probed) -> str:
 
 
 def expression(parameter: str, text: str) -> str:
-    """The text if it is one Python expression; raises InputError."""
+    """Return the text if it is one Python expression; raises InputError."""
     try:
         ast.parse(text, mode="eval")
         if "\n" not in text:
@@ -95,7 +95,7 @@ def expression(parameter: str, text: str) -> str:
 
 
 def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
-    """With mode and engine, as far as they are known or said; what is not is left to say."""
+    """With mode and engine, as far as they are known or given; what is not is left to fill in."""
     if probed.among:
         answer = ask(_among(offer, probed.among))
         probed = probed.among[answer] if answer else probed
@@ -123,7 +123,7 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
 
 
 def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
-    """Which of mode and engine its names alone say: neither a person, nor any call."""
+    """Which of mode and engine only its names show: neither a person, nor any call."""
     if "mode" in claimed and probed.known.mode is None and probed.mode != claimed["mode"]:
         yield "mode"
     engine = claimed.get("engine")
@@ -132,29 +132,29 @@ def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
 
 
 def _mode(function: str) -> Question:
-    """What it implements."""
+    """Return what it implements."""
     return Question("mode", f"which mode does {function} implement?", tuple(MODES))
 
 
 def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
-    """What it implements, where that says what its parameters are as well."""
+    """Return what it implements, where that determines what its parameters are as well."""
     lines = [f"which mode does {offer.name} implement?"]
     for mode, probed in among.items():
         adapter = Adapter(offer, probed.known)
-        said = ", ".join(f"{p}={adapter.expression(p)}" for p in adapter.given)
-        lines.append(f"  {mode}: {offer.name}({said})")
+        answered = ", ".join(f"{p}={adapter.expression(p)}" for p in adapter.given)
+        lines.append(f"  {mode}: {offer.name}({answered})")
     return Question("mode", "\n".join(lines), tuple(among))
 
 
 def _engine(function: str, right: Sequence[str]) -> Question:
-    """What the trainer does: asked where the usual engine is not what it is right under."""
+    """Return what the trainer does: asked where the usual engine is not what it is right under."""
     lines = [f"what does your trainer do? ({function} would be right under {', '.join(right)})"]
     lines += [f"  {e.name}: {e.does}" for e in formulas()]
     return Question("engine", "\n".join(lines), tuple(e.name for e in formulas()))
 
 
 def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Options of a function that needs no adapter, and those that are left to say."""
+    """Options of a function that needs no adapter, and those that are left to fill in."""
     first, left = found[0], []
     options: dict[str, Any] = {}
     modes = [s.mode for s in found if s.mode is not None]
@@ -171,6 +171,6 @@ def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tupl
         answer = ask(_engine(first.function, (first.engine.name,)))
         left += [] if answer else ["engine"]
         options |= {"engine": answer} if answer else {}
-    elif first.found.engine_said:
+    elif first.found.engine_declared:
         options["engine"] = first.engine.name
     return options, tuple(left)

@@ -1,4 +1,4 @@
-"""What a function might be called with, where the names of its parameters do not say."""
+"""What a function might be called with, where the names of its parameters do not show it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice, product
 
 from aggverify.conventions.adapter_claims import assumed
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, CallForms, CallHints
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import Role, is_of_the_step, role
 from aggverify.oracles import MODES, NAMES
 
@@ -21,8 +21,10 @@ _GUESSES = (_LOSSES, _MASKS, *(EXPRESSIONS[r] for r in _COUNTS), repr(DIVISOR), 
 
 
 def forms(known: CallHints, *, several: bool = False) -> Iterator[CallHints]:
-    """The ways to hand over losses and masks and to read what comes back, the usual one first.
-    ``several``: it usually returns the loss in front of other things."""
+    """Yield the ways to hand over losses and masks and read the result, the usual one first.
+
+    ``several``: it usually returns the loss in front of other things.
+    """
     shapes = [None, *CallForms] if known.shape is None else [known.shape]
     for shape in shapes:
         for first in (several, not several):
@@ -30,7 +32,7 @@ def forms(known: CallHints, *, several: bool = False) -> Iterator[CallHints]:
 
 
 def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
-    """Every plausible way to fill the parameters whose names say nothing, at most ``MOST``."""
+    """Every plausible way to fill the parameters whose names show nothing, at most ``MOST``."""
     adapter = Adapter(offer, known)
     unknown = adapter.unknown
     choices = [_mode_names(known) if role(p) is Role.MODE else _GUESSES for p in unknown]
@@ -40,11 +42,11 @@ def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
         if _plausible(adapter, dict(zip(unknown, filled, strict=True)))
     )
     for filled in islice(plausible, MOST):
-        said = dict(zip(unknown, filled, strict=True))
+        filled_in = dict(zip(unknown, filled, strict=True))
         yield replace(
             known,
-            arguments={**known.arguments, **said},
-            found=known.found | said.keys(),
+            arguments={**known.arguments, **filled_in},
+            found=known.found | filled_in.keys(),
         )
 
 
@@ -56,8 +58,7 @@ OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
 
 
 def other_readings(offer: Offer, known: CallHints) -> Mapping[str, CallHints]:
-    """By parameter, each count of which the name does not say that it is the step's, as the
-    micro-batch's."""
+    """Return, by parameter, counts not named as the step's, read as the micro-batch's."""
     adapter, found = Adapter(offer, known), {}
     for p in (p for p in assumed(adapter) if p not in known.found):
         other = OF_THE_MICRO_BATCH.get(role(p))
@@ -79,7 +80,7 @@ def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:
 
 
 def _mode_names(known: CallHints) -> tuple[str, ...]:
-    """What a mode may be called, all of the one wanted where there is one."""
+    """Return what a mode may be called, all of the one wanted where there is one."""
     own = {name: (name,) for name in MODES}
     theirs = {n: tuple(m.mode for m in meanings) for n, meanings in NAMES.items()}
     named = {**theirs, **own}
@@ -91,7 +92,7 @@ def _mode_names(known: CallHints) -> tuple[str, ...]:
 
 
 def meant(offer: Offer, known: CallHints) -> str | None:
-    """The mode that a filled-in name of one stands for; None where there is none."""
+    """Return the mode that a filled-in name of one stands for; None where there is none."""
     adapter = Adapter(offer, known)
     for parameter in known.found:
         if role(parameter) is Role.MODE and not adapter.values_of(parameter):

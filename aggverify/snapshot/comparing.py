@@ -111,12 +111,12 @@ def _judged(subject: Subject, moved: Moved, execution: Execution, own: str, ulps
         level, place = _level(before.values[name], now.values[name], allowed(name))
         if level > worst.level:
             worst = replace(moved, level=level, field=name, place=place)
-    # A digest that differs where all that is told of it is the same: still not the same bits.
+    # A digest that differs where all that is stored of it is the same: still not the same bits.
     return worst if worst.level else replace(moved, level=Level.ULPS, field="losses")
 
 
 def _level(before: Pinned, now: Pinned, allowed: Allowed) -> tuple[Level, int]:
-    """The worst of a row, and where it is."""
+    """Return the worst of a row, and where it is."""
     if before.count != now.count or (before.numbers is None) != (now.numbers is None):
         return Level.CHANGED, 0
     if before.numbers is not None and now.numbers is not None:

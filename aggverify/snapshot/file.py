@@ -1,4 +1,4 @@
-"""A snapshot as text: a header that says of what, then one line an entry, sorted.
+"""A snapshot as text: a header that names its subject, then one line an entry, sorted.
 
 What is as it usually is, an entry leaves out: weights that are those of the same step on one rank
 in the same dtype, and losses that are the value.
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
-from aggverify.files import contents, told, write_inside
+from aggverify.files import contents, os_error_text, write_inside
 from aggverify.generation.corpus import VERSION
 from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry, broken
 
@@ -26,14 +26,14 @@ NO_MODE = "no-mode"
 ALONE = "dp1.cp1.mb1"
 """One rank, one micro-batch."""
 _ORDER = ("value", "losses", "weights")
-_NOT_SAID = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
+_LEFT_OUT = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
 _PLAIN = Claim("", "", "", "").to_json()
 _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class NumericEnvironment:
-    """What the bits of a sum may depend on beside the reducer."""
+    """What the bits of a sum may depend on apart from the reducer."""
 
     torch: str
     processor: str
@@ -41,7 +41,7 @@ class NumericEnvironment:
     threads: str
 
     def differences(self, other: NumericEnvironment) -> Iterator[str]:
-        """What is another one, as in "torch 2.6.0 instead of 2.5.1"."""
+        """Yield what is another one, as in "torch 2.6.0 instead of 2.5.1"."""
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if mine != theirs:
@@ -60,7 +60,7 @@ class Snapshot:
     entries: Mapping[EntryKey, PinnedEntry]
 
     def by_mode(self) -> dict[str, dict[EntryKey, PinnedEntry]]:
-        """The entries of each mode that is claimed, or has any."""
+        """Return the entries of each mode that is claimed, or has any."""
         found: dict[str, dict[EntryKey, PinnedEntry]] = {mode: {} for mode in sorted(self.claims)}
         for key, entry in sorted(self.entries.items()):
             found.setdefault(key.mode, {})[key] = entry
@@ -68,7 +68,7 @@ class Snapshot:
 
 
 def render(snapshot: Snapshot) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     header = {
         "aggverify-snapshot": SCHEMA,
         "corpus": VERSION,
@@ -78,7 +78,8 @@ def render(snapshot: Snapshot) -> str:
     lines = [f"# {name} {_SPACE.sub(' ', str(value))}" for name, value in header.items()]
     claims = sorted(snapshot.claims.items())
     lines += [
-        f"# claim {mode} {json.dumps(_said(claim), sort_keys=True)}" for mode, claim in claims
+        f"# claim {mode} {json.dumps(_not_default(claim), sort_keys=True)}"
+        for mode, claim in claims
     ]
     entries = snapshot.entries
     lines += [f"{key} {_less(key, entries)}" for key in sorted(entries)]
@@ -86,7 +87,7 @@ def render(snapshot: Snapshot) -> str:
 
 
 def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """The entry without what is as usual."""
+    """Return the entry without what is as usual."""
     values = dict(entries[key].values)
     for name, usual in _usual(key, values, entries):
         if str(values.get(name)) == str(usual):
@@ -95,7 +96,7 @@ def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry
 
 
 def _more(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """The entry with what it leaves out, in the order in which all have it."""
+    """Return the entry with what it leaves out, in the order in which all have it."""
     values = dict(entries[key].values)
     usual = {n: pinned for n, pinned in _usual(key, values, entries) if n not in values}
     found = {n: (values | usual)[n] for n in _ORDER if n in values or n in usual}
@@ -112,10 +113,10 @@ def _usual(
         yield "weights", entries[alone].values["weights"]
 
 
-def _said(claim: Claim) -> dict[str, object]:
-    """What is not as it is by default."""
+def _not_default(claim: Claim) -> dict[str, object]:
+    """Return what is not as it is by default."""
     data = claim.to_json()
-    return {k: v for k, v in data.items() if k not in _NOT_SAID and v != _PLAIN[k]}
+    return {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _PLAIN[k]}
 
 
 def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
@@ -123,11 +124,11 @@ def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
     try:
         return write_inside(directory, name, render(snapshot))
     except OSError as error:
-        raise InputError(f"cannot write the snapshot: {told(error)}") from None
+        raise InputError(f"cannot write the snapshot: {os_error_text(error)}") from None
 
 
 def read(path: Path) -> Snapshot:
-    """The snapshot of a file; raises InputError that names the line that is wrong."""
+    """Return the snapshot of a file; raises InputError that names the line that is wrong."""
     try:
         raw = contents(path, MAX_BYTES)
         if len(raw) > MAX_BYTES:
@@ -147,8 +148,8 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
     for number, line in enumerate(lines, 1):
         where = f"{name}, line {number}"
         if line.startswith("# claim "):
-            mode, _, said = line.removeprefix("# claim ").partition(" ")
-            claims[mode] = said
+            mode, _, text_of_claim = line.removeprefix("# claim ").partition(" ")
+            claims[mode] = text_of_claim
         elif line.startswith("# "):
             word, _, value = line[2:].partition(" ")
             header[word] = value
@@ -162,7 +163,10 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
         raise InputError(f"{name}: its header lacks {', '.join(sorted(missing))}; record it again")
     target = header["target"]
     environment = NumericEnvironment(*(header[f.name] for f in fields(NumericEnvironment)))
-    known = {mode: _claim(f"{name}, claim {mode}", said, target) for mode, said in claims.items()}
+    known = {
+        mode: _claim(f"{name}, claim {mode}", text_of_claim, target)
+        for mode, text_of_claim in claims.items()
+    }
     whole = {key: _more(key, entries) for key in entries}
     return Snapshot(target, environment, known, whole)
 
@@ -196,10 +200,10 @@ def _entry(where: str, line: str) -> tuple[EntryKey, PinnedEntry]:
 def _claim(where: str, text: str, target: str) -> Claim:
     path, _, function = target.rpartition(":")
     try:
-        said = json.loads(text)
-        if not isinstance(said, dict):
+        text_of_claim = json.loads(text)
+        if not isinstance(text_of_claim, dict):
             raise ValueError("not an object")
-        return Claim.from_json({**_PLAIN, **said, "target": path, "function": function})
+        return Claim.from_json({**_PLAIN, **text_of_claim, "target": path, "function": function})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (ValueError, RecursionError) as error:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aggverify.escape import line
-from aggverify.report.drawing import counted, drawing, number, ratio, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import counted, drawing, number, ratio, token_name
 from aggverify.run.outcome.verdict import Exit
 from aggverify.snapshot.comparing import Level, Moved
 from aggverify.snapshot.pinned import Pinned, PinnedEntry, hexadecimal
@@ -32,7 +32,7 @@ _PLACES = {
 
 
 def format_changes(name: str, found: Compared) -> Iterator[str]:
-    """All there is to say of one snapshot."""
+    """All lines on one snapshot."""
     elsewhere = found.elsewhere
     where = "as recorded" if not elsewhere else f"another than recorded ({', '.join(elsewhere)})"
     yield line(f"{name} · {found.target}")
@@ -84,12 +84,12 @@ def _headline(found: Compared) -> str:
 
 
 def code(found: Compared) -> Exit:
-    """The exit code of one snapshot."""
+    """Return the exit code of one snapshot."""
     return Exit.FINDINGS if found.fails else Exit.CONFORMS
 
 
 def _smallest(found: Compared) -> Iterator[str]:
-    """The smallest case of those that moved furthest."""
+    """Yield the smallest case of those that moved furthest."""
     worst = found.at(Level.CHANGED) or found.at(Level.BOUND) or found.at(Level.ULPS)
     run = [moved for moved in worst if moved.case is not None]
     if not run:
@@ -105,7 +105,7 @@ def _smallest(found: Compared) -> Iterator[str]:
 
 
 def _difference(moved: Moved) -> Iterator[str]:
-    """What of the entry, as it was recorded and as it is."""
+    """Yield what of the entry, as it was recorded and as it is."""
     before, now, case = moved.before, moved.now, moved.case
     assert before is not None and now is not None and case is not None
     if before.fault or now.fault or not moved.field:

@@ -1,4 +1,4 @@
-"""Numbers pinned bit for bit, as text: all of them, or of many a digest and what tells how far."""
+"""Numbers pinned bit for bit, as text: all of them, or of many a digest and what shows how far."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Pinned:
 
     @staticmethod
     def read(text: str) -> Pinned:
-        """What was written; raises ValueError for anything else."""
+        """Return what was written; raises ValueError for anything else."""
         if text == "none":
             return Pinned(())
         if ":" not in text:
@@ -87,7 +87,7 @@ class Pinned:
 
 
 def _run(word: str) -> list[float]:
-    """One number, or several alike."""
+    """One number, or several equal ones."""
     number, _, times = word.partition("*")
     if times and not 1 < int(times) <= IN_FULL:
         raise ValueError(word)
@@ -95,8 +95,10 @@ def _run(word: str) -> list[float]:
 
 
 def projection(numbers: Sequence[float]) -> float:
-    """The sum of each times an irregular factor of its place's own, the same for ever: what moves
-    between places moves it, too. NaN where something on the way is not finite."""
+    """Return the sum of each times an irregular factor of its place, the same for ever.
+
+    What moves between places moves it, too. NaN where something on the way is not finite.
+    """
     factors = random.Random(0)  # its numbers are those of every Python
     products = [x * (1 + factors.random()) for x in numbers]
     if not all(map(math.isfinite, products)):
@@ -139,5 +141,5 @@ class EntryKey:
 
 
 def broken(where: str, line: str) -> InputError:
-    """The error for a line that none of ours is."""
+    """Return the error for a line that none of ours is."""
     return InputError(f"{where}: not a line of a snapshot: {line!r:.200}; record it again")

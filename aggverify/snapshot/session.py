@@ -1,4 +1,4 @@
-"""``snapshot record`` and ``snapshot check``, from a target or a file to what there is to say."""
+"""``snapshot record`` and ``snapshot check``, from a target or a file to the lines to print."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ODD = re.compile(r"[^\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A snapshot beside what the reducer does now."""
+    """A snapshot next to what the reducer does now."""
 
     snapshot: Snapshot
     target: str
@@ -45,7 +45,7 @@ class Compared:
         return tuple(self.environment.differences(self.snapshot.environment))
 
     def at(self, *levels: Level) -> list[Moved]:
-        """The entries of these levels."""
+        """Return the entries of these levels."""
         return [moved for moved in self.entries if moved.level in levels]
 
     @property
@@ -61,7 +61,7 @@ def file_name(target: str) -> str:
 
 
 def record(request: Request, *, pool: Pool) -> Snapshot:
-    """The reducer as it is now, under what is claimed of it; raises AggverifyError."""
+    """Return the reducer as it is now, under what is claimed of it; raises AggverifyError."""
     request, target = replace(request, oracle=None, against=None), parse_target(request.target)
     ranks = opening.placed(request, pool).ranks
     with opening.opened(pool, target.setup(), ranks=ranks, adapter=request.adapter) as template:
@@ -87,7 +87,7 @@ def check(
     ulps: int = ULPS,
     pool: Pool,
 ) -> Compared:
-    """The reducer of the snapshot, or another ``target``, beside the record.
+    """Return the reducer of the snapshot, or another ``target``, next to the record.
 
     Raises AggverifyError where it cannot be run, or may not be: of what a snapshot, which is data,
     names, a file is run unasked only where it lies in the project, and one's own engine or adapter
@@ -124,7 +124,7 @@ def check(
 
 
 def _subject(claim: Claim, target: Target, template: Template, adapter: str | None) -> Subject:
-    """What was claimed, of what stands there now."""
+    """Return what was claimed, of what stands there now."""
     choice = choose(target, template.description, claim.convention if adapter is None else adapter)
     mine = replace(
         claim,
@@ -137,7 +137,7 @@ def _subject(claim: Claim, target: Target, template: Template, adapter: str | No
 
 
 def _found_again(target: str) -> str:
-    """The target that a snapshot names, if it may be run though nobody has said so."""
+    """Return the target that a snapshot names, if it may be run although no option names it."""
     head, name = split(target)
     if not is_path(head):
         return target

@@ -21,13 +21,13 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 LOSSES = 2
-"""Of the ranks' own losses so many in full: a digest says that they moved, the value how far."""
+"""Of the ranks' own losses so many in full: a digest shows that they moved, the value how far."""
 BATCH = 64
 Ran = Mapping[EntryKey, Execution]
 
 
 def mode_name(subject: Subject) -> str:
-    """The mode as a snapshot names it."""
+    """Return the mode as a snapshot names it."""
     return subject.claim.mode or NO_MODE
 
 
@@ -37,8 +37,11 @@ def environment(description: Mapping[str, Any]) -> NumericEnvironment:
 
 
 def cases(subject: Subject) -> Iterator[tuple[EntryKey, Case]]:
-    """What the subject's convention and claims let it be given: every case of the corpus on one
-    rank and as it is laid out, in its own dtype and in float32."""
+    """Yield the cases that the subject's convention and claims let it be given.
+
+    These are every case of the corpus, on one rank and as it is laid out, in its own dtype and in
+    float32.
+    """
     space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
     space = replace(space, rejects="rejection" in subject.features)
     taken: set[Case] = set()
@@ -95,8 +98,11 @@ def steady(subject: Subject, executor: Executor) -> Ran:
 
 
 def rows(execution: Execution) -> dict[str, list[float]]:
-    """All that is pinned of it, by name: the value, every rank's own losses, the weights, and the
-    numbers of each key of the logs, rank after rank."""
+    """Return all that is pinned of it, by name.
+
+    That is the value, every rank's own losses, the weights, and the numbers of each key of the
+    logs, rank after rank.
+    """
     value = [] if execution.value is None else [float(execution.value)]
     found = {"value": value, "losses": [x for rank in execution.local_losses for x in rank]}
     if execution.weights is not None:
@@ -110,7 +116,7 @@ def rows(execution: Execution) -> dict[str, list[float]]:
 
 
 def pinned(execution: Execution) -> PinnedEntry:
-    """What a snapshot has of it."""
+    """Return what a snapshot has of it."""
     fault = execution.failure
     if fault is not None:
         raised = f":{fault.error.type}" if fault.error is not None else ""
@@ -124,8 +130,10 @@ def _pinned(name: str, row: Sequence[float]) -> Pinned:
 
 
 def computes_in(executions: Sequence[Execution]) -> str:
-    """The precision that the reducer's own sums have: float32 where every loss it returned is a
-    number of float32, whatever it was given."""
+    """Return the precision that the reducer's own sums have.
+
+    It is float32 where every loss it returned is a number of float32, whatever it was given.
+    """
     losses = [x for e in executions for rank in e.local_losses for x in rank]
     with np.errstate(over="ignore"):
         narrow = np.array(losses, dtype=np.float64).astype(np.float32).astype(np.float64)

@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
-ALIKE = 64
+WRITTEN_IN_FULL = 64
 """More losses than this are written once if they are all the same."""
 
 
@@ -53,8 +53,11 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int, int, int, int, int]:
-        """What "smaller" means to a reader: ranks times micro-batches, samples, response tokens,
-        prompt tokens, losses other than 0, samples that share a rollout."""
+        """Return what "smaller" means to a reader.
+
+        Ranks times micro-batches, samples, response tokens, prompt tokens, losses other than 0,
+        samples that share a rollout.
+        """
         step = self.step
         return (
             self.layout.world_size * self.layout.num_microbatches,
@@ -66,22 +69,25 @@ class Case:
         )
 
     def with_layout(self, layout: Layout) -> Case:
-        """The same step and losses under another layout."""
+        """Return the same step and losses under another layout."""
         return Case(self.step, layout, self.losses, self.dtype)
 
     def with_losses(self, losses: tuple[float, ...]) -> Case:
-        """The same step and layout with other losses."""
+        """Return the same step and layout with other losses."""
         return Case(self.step, self.layout, losses, self.dtype)
 
     def without_zeros(self) -> Case:
-        """The case with 1 for every loss of 0; in 16 bits, where what is divided by a small one is
-        rounded too coarsely, for each that is smaller than 1."""
+        """Return the case with 1 for every loss of 0.
+
+        In 16 bits, where what is divided by a small one is rounded too coarsely, for each that is
+        smaller than 1.
+        """
         least = 1.0 if self.dtype in ("bfloat16", "float16") else 5e-324
         losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
         return self if losses == self.losses else self.with_losses(losses)
 
     def with_one_loss_a_sample(self) -> Case:
-        """The case with the largest loss of a sample's unmasked tokens for all of them."""
+        """Return the case with the largest loss of a sample's unmasked tokens for all of them."""
         losses = list(self.losses)
         for sample, start in zip(self.step.samples, self.step.offsets, strict=False):
             own = [start + t for t, bit in enumerate(sample.loss_mask) if bit]
@@ -149,8 +155,10 @@ def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
 
 
 def has_whole_groups(case: Case, size: int) -> bool:
-    """Whether every micro-batch is a row of complete prompt groups of that size, members side by
-    side."""
+    """Whether every micro-batch is a row of complete prompt groups of that size.
+
+    Members of a group are side by side.
+    """
     groups = set(case.step.groups.values())
     cells = [cell for _, _, cell in case.layout.cells()]
     cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
@@ -204,11 +212,11 @@ _known_parts = lru_cache(maxsize=64)(_parts)
 
 
 def _plain(losses: tuple[float, ...]) -> Any:
-    """A list; of many losses what they are all, or their runs, where that is shorter."""
-    if len(losses) <= ALIKE:
+    """Return a list; of many losses what they are all, or their runs, where that is shorter."""
+    if len(losses) <= WRITTEN_IN_FULL:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)
-    values[np.isnan(values)] = np.nan  # written alike, so they are one run, whatever their bits
+    values[np.isnan(values)] = np.nan  # equal bits, so they are one run
     starts = starts_of_runs(values)
     if len(starts) == 1:
         return {"all": _number(losses[0])}

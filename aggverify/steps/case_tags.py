@@ -37,12 +37,12 @@ def tags(case: Case) -> int:
 
 
 def encode(names: Iterable[str]) -> int:
-    """These tags as one number; unknown names are ignored."""
+    """Return these tags as one number; unknown names are ignored."""
     return sum(_BIT.get(name, 0) for name in set(names))
 
 
 def decode(number: int) -> tuple[str, ...]:
-    """The tags in such a number."""
+    """Return the tags in such a number."""
     return tuple(kind for kind, bit in _BIT.items() if number & bit)
 
 

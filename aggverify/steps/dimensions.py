@@ -32,7 +32,7 @@ def _sliced(kind: str) -> Callable[[Case], int]:
 
 
 def _holders(case: Case, samples: set[int]) -> set[int]:
-    """The ranks that any of these samples is dealt to."""
+    """Return the ranks that any of these samples is dealt to."""
     cp = case.layout.cp_size
     found = {d for d, _, cell in case.layout.cells() if samples & set(cell)}
     return {d * cp + c for d in found for c in range(cp)}
@@ -44,7 +44,7 @@ def _fanned_out(case: Case) -> set[int]:
 
 
 def _side_by_side(case: Case) -> set[int]:
-    """The ranks that see several samples of a rollout in one micro-batch."""
+    """Return the ranks that see several samples of a rollout in one micro-batch."""
     rollouts = [set(members) for members in case.step.rollouts.values()]
     cp = case.layout.cp_size
     found = {
@@ -54,7 +54,10 @@ def _side_by_side(case: Case) -> set[int]:
 
 
 def _ragged(case: Case) -> set[int]:
-    """The ranks whose own micro-batches differ; all of them where only those of several do."""
+    """Return the ranks whose own micro-batches differ.
+
+    All of them where only those of several do.
+    """
     layout = case.layout
     rows = [{len(cell) for cell in rank} for rank in layout.micro_batches]
     if len(set[int]().union(*rows)) == 1:
@@ -98,7 +101,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     _content("fan-out", "rollouts of several samples", _side_by_side),
     _content("ragged-micro-batches", "micro-batches of different sizes", _ragged),
 )
-"""The wider ones first: what they say of a case needs no other."""
+"""The wider ones first: where they differ no other is needed."""
 
 BY_FEATURE = {dimension.feature: dimension for dimension in reversed(DIMENSIONS)}
 """The widest of each feature."""

@@ -119,7 +119,7 @@ class Layout:
 
 
 def dimensions(layout: Layout) -> frozenset[str]:
-    """The sizes of the layout that are more than one, by the names of :class:`Layout`."""
+    """Return the sizes of the layout that are more than one, by the names of :class:`Layout`."""
     names = ("dp_size", "cp_size", "num_microbatches")
     return frozenset(name for name in names if getattr(layout, name) > 1)
 
@@ -150,7 +150,7 @@ def zigzag_pieces(
 
 
 def zigzag_chunks(total: int, cp_size: int, cp_rank: int, chunk: int) -> Iterator[Piece]:
-    """The rank's positions of a sequence, beyond its end, too: first half, second half."""
+    """Yield the rank's positions of a sequence, beyond its end, too: first half, second half."""
     q = chunk or -(-total // (2 * cp_size))
     for first in (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q):
         yield first, first + q
@@ -168,7 +168,7 @@ def contiguous_pieces(
 
 
 def contiguous_chunks(samples: Sequence[Sample], cp_size: int, cp_rank: int) -> Iterator[Piece]:
-    """The rank's chunk of a pack as positions of each sample, also outside of it."""
+    """Yield the rank's chunk of a pack as positions of each sample, also outside of it."""
     q = -(-sum(s.total_length for s in samples) // cp_size)
     start = 0
     for s in samples:
@@ -207,8 +207,10 @@ def row_chunk(step: Step, members: Sequence[int], layout: Layout) -> int:
 
 
 def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
-    """Tokens of the widest sample, prompt included, among all of the data-parallel rank that holds
-    these."""
+    """Return the tokens of the widest sample of the data-parallel rank that holds these.
+
+    Its prompt is included.
+    """
     cells = next(rank for rank in layout.micro_batches if any(members[0] in c for c in rank))
     mine = (step.samples[i] for cell in cells for i in cell)
     return max(s.total_length for s in mine)
@@ -224,7 +226,7 @@ def visible_pieces(
 
 
 def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
-    """Indices of these pieces of samples that begin at ``starts``, in local order."""
+    """Return the indices of those of these pieces that begin at ``starts``, in local order."""
     joined: list[tuple[int, int]] = []
     for start, parts in zip(starts, pieces, strict=True):
         for a, b in parts:

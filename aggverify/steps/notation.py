@@ -22,7 +22,7 @@ _MOST = 1 << 20
 
 
 def parse_step(text: str) -> Step:
-    """The step a line of text describes; raises InputError naming the part that is wrong.
+    """Return the step a line of text describes; raises InputError naming the part that is wrong.
 
     ``2/1101 1/11; 3/1+4/10``: prompt length and mask of a sample; ``+`` joins the samples of one
     rollout, a blank separates rollouts, ``;`` prompt groups.
@@ -52,7 +52,7 @@ def _sample(text: str, rollout: int, group: int) -> Sample:
 
 
 def format_step(step: Step) -> str:
-    """The line :func:`parse_step` reads; ids are renumbered in order of appearance."""
+    """Return the line :func:`parse_step` reads; ids are renumbered in order of appearance."""
     groups = []
     for members in step.groups.values():
         rollouts: dict[int, list[str]] = {}
@@ -76,5 +76,5 @@ def parse_micro_batches(text: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
 
 def format_micro_batches(micro_batches: tuple[tuple[tuple[int, ...], ...], ...]) -> str:
-    """The text :func:`parse_micro_batches` reads."""
+    """Return the text :func:`parse_micro_batches` reads."""
     return " | ".join(" ".join(",".join(map(str, cell)) for cell in rank) for rank in micro_batches)

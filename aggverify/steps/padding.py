@@ -13,8 +13,11 @@ from aggverify.steps.reordering import in_order, reordered
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``columns``: masked tokens behind every response. ``even``: up to the widest one first.
-    ``dummy``: a fully masked copy of each micro-batch's first sample."""
+    """``columns``: masked tokens behind every response.
+
+    ``even``: up to the widest one first. ``dummy``: a fully masked copy of each micro-batch's first
+    sample.
+    """
 
     columns: int = 0
     even: bool = False
@@ -22,7 +25,7 @@ class Padding:
 
 
 def padded(step: Step, layout: Layout, padding: Padding) -> tuple[Step, Layout]:
-    """The step and layout with the padding, dummy samples at the end."""
+    """Return the step and layout with the padding, dummy samples at the end."""
     widest = max(s.response_length for s in step.samples) if padding.even else 0
     samples = [_wider(s, max(widest, s.response_length) + padding.columns) for s in step.samples]
     if not padding.dummy:
@@ -39,7 +42,7 @@ def padded(step: Step, layout: Layout, padding: Padding) -> tuple[Step, Layout]:
 
 
 def replace_mask(sample: Sample, mask: bytes) -> Sample:
-    """The sample with another mask, which is its original one too."""
+    """Return the sample with another mask, which is its original one too."""
     return Sample(sample.prompt_length, mask, sample.rollout, sample.group)
 
 
@@ -48,7 +51,7 @@ def _wider(sample: Sample, width: int) -> Sample:
 
 
 def stripped(case: Case) -> tuple[Case, list[int]]:
-    """The case without padding, and where each of its tokens stands in the padded one.
+    """Return the case without padding, and where each of its tokens stands in the padded one.
 
     Masked tokens behind the last unmasked one go (a fully masked response keeps one token), and so
     do fully masked samples whose rollout has another sample.
@@ -74,7 +77,7 @@ def stripped(case: Case) -> tuple[Case, list[int]]:
 
 
 def _content(case: Case) -> set[int]:
-    """Samples with an unmasked token, and one of each rollout that has none."""
+    """Return the samples with an unmasked token, and one of each rollout that has none."""
     samples = case.step.samples
     kept = {i for i, s in enumerate(samples) if s.num_unmasked}
     for members in case.step.rollouts.values():
@@ -84,13 +87,16 @@ def _content(case: Case) -> set[int]:
 
 
 def fully_padded(case: Case) -> Case:
-    """A case padded in every way that its layout allows; rows dealt in order get no dummies."""
+    """Return a case padded in every way that its layout allows.
+
+    Rows dealt in order get no dummies.
+    """
     padding = Padding(columns=1, even=True, dummy=not in_order(case.layout))
     return with_padding(case, padding)
 
 
 def with_padding(case: Case, padding: Padding) -> Case:
-    """The case padded, with losses of 1 where there were none."""
+    """Return the case padded, with losses of 1 where there were none."""
     step, layout = padded(case.step, case.layout, padding)
     losses: list[float] = []
     for i, sample in enumerate(step.samples):

@@ -1,4 +1,4 @@
-"""The same step told in another order: samples, ids, micro-batches and ranks rearranged."""
+"""The same step in another order: samples, ids, micro-batches and ranks rearranged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cells = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def reordered(case: Case, order: Sequence[int], kept: Cells | None = None) -> Case:
-    """The case with sample ``order[j]`` in place j; every cell keeps its samples.
+    """Return the case with sample ``order[j]`` in place j; every cell keeps its samples.
 
     ``kept``: the cells less the samples that are not in ``order``.
     """
@@ -36,7 +36,7 @@ def rearranged(step: Step, values: Sequence[float], order: Sequence[int]) -> tup
 
 
 def renamed(step: Step, groups: Sequence[int], rollouts: Sequence[int]) -> Step:
-    """The step with the n-th prompt group called ``groups[n]``, the n-th rollout alike."""
+    """Return the step with the n-th prompt group called ``groups[n]``, and rollouts likewise."""
     group = dict(zip(step.groups, groups, strict=True))
     rollout = dict(zip(step.rollouts, rollouts, strict=True))
     return Step(
@@ -51,13 +51,13 @@ def in_order(layout: Layout) -> bool:
 
 
 def by_groups(step: Step, groups: Sequence[int]) -> list[int]:
-    """The order of samples that puts the prompt groups, given by number, one after the other."""
+    """Return the order of samples that puts prompt groups, given by number, one after the other."""
     members = list(step.groups.values())
     return [i for n in groups for i in members[n]]
 
 
 def tidied(case: Case) -> tuple[Case, list[int]]:
-    """The case with ids ascending and side by side, and the order of samples that made it so.
+    """Return the case with ids ascending and side by side, and the order of samples for it.
 
     Micro-batches of a rank and ranks stand in order of their first samples, unless the rows are
     dealt in order: then they are dealt again.
@@ -73,8 +73,11 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
 
 
 def interleaved(case: Case) -> Case:
-    """The case with the last of every rollout first in its micro-batch, of those the last of every
-    prompt group, then the ones before them: no samples of several lie side by side."""
+    """Return the case with the last of every rollout first in its micro-batch.
+
+    Of those the last of every prompt group come first, then the ones before them: no samples of
+    several lie side by side.
+    """
     of_rollout, of_group = (
         {i: n for members in units.values() for n, i in enumerate(reversed(members))}
         for units in (case.step.rollouts, case.step.groups)
@@ -87,7 +90,10 @@ def interleaved(case: Case) -> Case:
 
 
 def shuffled(case: Case) -> Case:
-    """A case in an order that its own sizes determine; rows dealt in order stay whole groups."""
+    """Return a case in an order that its own sizes determine.
+
+    Rows dealt in order stay whole groups.
+    """
     step = case.step
     rng = random.Random(len(step.samples) * 1009 + step.num_response_tokens)
     groups, rollouts = list(range(step.num_groups)), list(range(step.num_rollouts))

@@ -25,7 +25,7 @@ from aggverify.steps.layouts import (
 )
 
 _DISTINCT, _MANY = 512, 61
-"""Each token of a step has an id of its own, or, where there are more, its neighbours have."""
+"""Each token of a step has its own id, or, where there are more, its neighbours have."""
 NOTHING = -1
 """The token that a position of a prompt, or the last one, predicts of a response."""
 
@@ -52,8 +52,10 @@ def token_ids(step: Step) -> tuple[Index, ...]:
 
 
 class SequenceRows(NamedTuple):
-    """Positions whose logits a rank has: of which samples, and which token of the step's responses
-    each predicts, or NOTHING."""
+    """Positions whose logits a rank has.
+
+    Of which samples, and which token of the step's responses each predicts, or NOTHING.
+    """
 
     sample: Index
     position: Index
@@ -72,7 +74,7 @@ def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> Se
 
 
 def next_ids(step: Step, known: SequenceRows) -> Index:
-    """The id of what follows each position; 0 at the end of a sequence."""
+    """Return the id of what follows each position; 0 at the end of a sequence."""
     ids = token_ids(step)
     found = np.zeros(len(known.token), np.int64)
     for i in np.unique(known.sample).tolist():

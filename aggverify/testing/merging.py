@@ -89,7 +89,7 @@ def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
 
 
 def widest(parts: Sequence[Tried]) -> Tried:
-    """The largest of everything in any of them, and each dtype on all its layouts."""
+    """Return the largest of everything in any of them, and each dtype on all its layouts."""
     values = {name: max(getattr(part, name) for part in parts) for name in extent.NUMBERS}
     kinds: dict[str, set[str]] = {}
     for dtype, on in (pair for part in parts for pair in part.dtypes.items()):
@@ -98,7 +98,7 @@ def widest(parts: Sequence[Tried]) -> Tried:
 
 
 def _covered(parts: Sequence[Verdict]) -> Covered:
-    """What ran in any of them."""
+    """Return what ran in any of them."""
     lines: dict[str, set[int]] = {}
     ways: dict[Decided, tuple[set[str], set[str]]] = {}
     for own in (part.covered for part in parts):
@@ -121,7 +121,7 @@ def _kinds(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _never(of: Covered) -> Mapping[str, str]:
-    """The warnings of lines and conditions that all of it deserves, by code."""
+    """Return the warnings of lines and conditions that all of it deserves, by code."""
     seen = branch_coverage.BranchCoverage()
     for kind, ran in of.lines.items():
         for line in ran:
@@ -142,7 +142,10 @@ def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:
 
 
 def _wider(one: Margin, other: Margin) -> Margin:
-    """The worst seen in either; what is caught is the least that some check would have caught."""
+    """Return the worst seen in either.
+
+    What is caught is the least that some check would have caught.
+    """
     a, b = one.reported_loss, other.reported_loss
     return Margin(
         one.dtype,
@@ -167,7 +170,7 @@ def _by_size(one: Margin, other: Margin) -> Iterator[SizeMargin]:
 
 
 def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:
-    """What one check has not seen another may have; what one has seen stays."""
+    """Yield what one check has not seen another may have; what one has seen stays."""
     ran = [part for part in parts if part.executed]
     found: dict[str, list[Warned]] = {}
     for part in ran:

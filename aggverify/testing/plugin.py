@@ -1,6 +1,6 @@
 """The pytest plugin: options, ranks for the session, how outcomes are reported, a summary.
 
-Loaded into every pytest that has aggverify beside it, so it imports nothing of the rest until a
+Loaded into every pytest that has aggverify installed, so it imports nothing of the rest until a
 test asks for a reducer.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aggverify.testing.bench import Bench
     from aggverify.testing.result import Kept, Result
+    from aggverify.testing.session_state import SessionState
 
 OPTIONS = (
     ("profile", "quick, ci or thorough"),
@@ -39,8 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """pytest would compile every module of ours anew, as of all that bring a plugin, for the sake
-    of assertions in them: a second in every process, where nothing is cached."""
+    """Keep pytest from compiling every module of ours anew.
+
+    It would do so for the sake of assertions in them, as of all that bring a plugin: a second in
+    every process, where nothing is cached.
+    """
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("aggverify")
 
@@ -54,11 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """An expected failure that is none of the test's is an error of collection."""
+    """Make an expected failure that is none of the test's an error of collection."""
     if "aggverify_check" not in metafunc.fixturenames:
         return
     from aggverify.errors import InputError
-    from aggverify.testing.expected import all_found
+    from aggverify.testing.expected_failures import all_found
     from aggverify.testing.settings import report_dir
 
     marks = metafunc.definition.iter_markers("parametrize")
@@ -73,9 +76,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
+def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[SessionState]:
     """Ranks for this test process; they start with the first test and end with the session."""
-    from aggverify.testing.bench import Bench
+    from aggverify.testing.session_state import SessionState
     from aggverify.testing.settings import report_dir, usual
 
     if pytestconfig.stash[_PROCESS] != os.getpid() or getattr(pytestconfig.option, "forked", False):
@@ -84,21 +87,23 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
         )
     shared = getattr(pytestconfig, "workerinput", {}).get(SHARED)
     folder = Path(shared) if shared is not None and Path(shared).is_dir() else None
-    bench = Bench(pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder)
+    bench = SessionState(
+        pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder
+    )
     yield bench
     bench.close()
 
 
 @pytest.fixture
-def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: Bench) -> Result:
-    """The check of this test, done; what could not be judged is an error, not a failure."""
-    from aggverify.testing import expected
+def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: SessionState) -> Result:
+    """Run the check of this test; what could not be judged is an error, not a failure."""
+    from aggverify.testing import expected_failures
     from aggverify.testing.result import Kept, result
     from aggverify.testing.settings import report_dir
 
     kept = request.node.stash[_KEPT] = Kept()
     config, cell = request.config, request.param
-    foreseen = expected.of(cell, config.rootpath, report_dir(config))
+    foreseen = expected_failures.of(cell, config.rootpath, report_dir(config))
     found = result(aggverify_bench, cell, foreseen, kept)
     for finding in found.verdict.findings:
         request.node.user_properties += [
@@ -132,7 +137,7 @@ def _folder(config: Any) -> Path:
 
 
 class Controller:
-    """Takes what every test leaves and tells what they say together; gives workers a folder."""
+    """Takes what every test leaves and prints it as one summary; gives workers a folder."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -141,7 +146,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """A worker of pytest-xdist's is about to start."""
+        """Prepare a worker of pytest-xdist's that is about to start."""
         self._shared = self._shared or str(_folder(node.config))
         node.workerinput[SHARED] = self._shared
 
@@ -155,8 +160,8 @@ class Controller:
         """Every cause once with the tests it broke, what was done, and the reports."""
         if not self._kept:
             return
-        from aggverify.testing.summary import told
+        from aggverify.testing.summary import summary_lines
 
         terminalreporter.section("aggverify")
-        for line in told(self._config, self._kept):
+        for line in summary_lines(self._config, self._kept):
             terminalreporter.write_line(line)

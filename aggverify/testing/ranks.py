@@ -25,7 +25,7 @@ Key = tuple[str, str | None, RankKind, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A reducer that ranks have imported, with the path beside it."""
+    """A reducer that ranks have imported, with the path that it is compared with."""
 
     template: Template
     other: OtherPath | None
@@ -47,8 +47,10 @@ class SharedRanks:
         self._failed: dict[Key, AggverifyError] = {}
 
     def of(self, wanted: Request) -> Loaded:
-        """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
-        time the same for what could not be imported once."""
+        """Return the request's reducer; ranks not used for longest are ended.
+
+        Raises AggverifyError, every time the same for what could not be imported once.
+        """
         if wanted.sandbox:
             raise InputError("sandbox is for aggverify check: a test runs in one process with it")
         key = (wanted.target, wanted.against, wanted.ranks, wanted.adapter)
@@ -90,8 +92,8 @@ class SharedRanks:
                     backend=wanted.ranks.backend,
                 )
             )
-            beside = None if other is None else other.executor
-            return Loaded(template, other, Executor(template, beside), stack.pop_all())
+            other_executor = None if other is None else other.executor
+            return Loaded(template, other, Executor(template, other_executor), stack.pop_all())
 
     def close(self) -> None:
         while self._loaded:

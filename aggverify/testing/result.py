@@ -12,12 +12,12 @@ from aggverify import codec, escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
 from aggverify.model import Check, Finding, Verdict, harmless
-from aggverify.report import reading, text
+from aggverify.report import text, view_model
 from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run
-from aggverify.testing.bench import Bench
-from aggverify.testing.cells import ConformanceCell
-from aggverify.testing.expected import Expected
+from aggverify.testing.expected_failures import Expected
+from aggverify.testing.parametrization import ConformanceCell
+from aggverify.testing.session_state import SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Result:
         if self.check.state is State.FAILED or self.verdict.fails:
             pytest.fail(self._block(), pytrace=False)
         if self.check.state not in (State.OK, State.HAZARD):
-            pytest.skip(reading.state(self.check))
+            pytest.skip(view_model.state(self.check))
 
     def _must_fail_as_expected(self) -> None:
         what = ", ".join(f"{e.what} ({e.reason})" for e in self.expected)
@@ -55,7 +55,7 @@ class Result:
             pytest.xfail(what)
         if self.verdict.fails:
             pytest.fail(f"expected {what}, found another\n{self._block()}", pytrace=False)
-        state = "fixed" if self.check.state is State.OK else reading.state(self.check)
+        state = "fixed" if self.check.state is State.OK else view_model.state(self.check)
         pytest.fail(f"expected {what}: {state}; take it out of xfail", pytrace=False)
 
     def _block(self) -> str:
@@ -77,8 +77,13 @@ class Kept:
     """Why there is none."""
 
 
-def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept) -> Result:
-    """The cell's check, done. Fails, as an error of the test, where nothing can be judged."""
+def result(
+    bench: SessionState, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept
+) -> Result:
+    """Return the cell's check, done.
+
+    Fails, as an error of the test, where nothing can be judged.
+    """
     verdicts: list[run.RunVerdict] = []
     try:
         verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
@@ -103,16 +108,16 @@ def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], ke
 
 
 def _not_judged(found: Result) -> str | None:
-    """What keeps the test from being judged at all."""
+    """Return what keeps the test from being judged at all."""
     verdict, state = found.verdict, found.check.state
     if state is State.NOT_JUDGED and not verdict.fails:
-        return reading.state(found.check)
+        return view_model.state(found.check)
     if verdict.engine_in_question and state in (State.OK, State.HAZARD):
-        return reading.assumption(verdict)
+        return view_model.assumption(verdict)
     return None
 
 
 def _briefly(finding: Finding) -> str:
-    """What all tests of a reducer say that does not get through a step."""
-    said = finding.message.partition("\n")[0]
-    return f"{finding.code} {finding.title}: {said}"
+    """Return the message of all tests of a reducer that does not get through a step."""
+    first_line = finding.message.partition("\n")[0]
+    return f"{finding.code} {finding.title}: {first_line}"

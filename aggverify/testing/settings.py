@@ -1,4 +1,4 @@
-"""What a suite says for all its reducers: pytest's options, then [tool.aggverify]."""
+"""What a suite sets for all its reducers: pytest's options, then [tool.aggverify]."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import BY_KEY, default, texts
 from aggverify.run.planning import settings
 
-SAID = ("profile", "seed", "max_time")
-"""Options of pytest that hold where a test says nothing."""
+PYTEST_OPTIONS = ("profile", "seed", "max_time")
+"""Options of pytest that hold where a test gives none."""
 
 
 def usual(config: pytest.Config) -> dict[str, Any]:
     """Options by name; a test's own go first."""
     found = {key: value for key, value in _project(config).items() if BY_KEY[key].field}
-    for key in SAID:
+    for key in PYTEST_OPTIONS:
         text = config.getoption(f"--aggverify-{key.replace('_', '-')}")
         if text is not None:
             found[key] = _number(key, text)
@@ -38,13 +38,17 @@ def _number(key: str, text: str) -> str | int | float:
 
 
 def formats(config: pytest.Config) -> tuple[str, ...]:
-    """Reports to be written."""
-    said = config.getoption("--aggverify-report")
-    return tuple(said.split(",")) if said else texts(_project(config).get("report", ()))
+    """Return the formats of reports to be written."""
+    wanted_formats = config.getoption("--aggverify-report")
+    return (
+        tuple(wanted_formats.split(","))
+        if wanted_formats
+        else texts(_project(config).get("report", ()))
+    )
 
 
 def report_dir(config: pytest.Config) -> Path:
-    """Where cases and reports go: beside the rootdir's files."""
+    """Where cases and reports go: next to the rootdir's files."""
     return config.rootpath / Path(_project(config).get("report_dir", default("report_dir")))
 
 

@@ -1,4 +1,4 @@
-"""What all tests of a session say together, as lines for pytest's summary."""
+"""What all tests of a session report together, as lines for pytest's summary."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from aggverify import codec, escape
 from aggverify.files import write_inside
 from aggverify.model import Finding, Verdict, harmless
-from aggverify.report import formats, reading
+from aggverify.report import formats, view_model
 from aggverify.testing import merging, settings
 
 Tests = defaultdict[tuple[str, bool], list[str]]
 """Names by the finding they show, and whether it is a failure there."""
 Kept = tuple[str, Sequence[Any], str | None]
 """A test's name, the verdicts of its check as plain data, and why there is none."""
-TOLD = ("executed", "tried", "slow", "margin", "warning", "established", "note")
-"""Of the inventory; pytest says itself what it skipped."""
+SHOWN_LABELS = ("executed", "tried", "slow", "margin", "warning", "established", "note")
+"""Of the inventory; pytest itself reports what it skipped."""
 MOST_NAMES = 3
 
 
-def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
-    """A block for each reducer and mode; what could not be judged; the reports, written."""
+def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
+    """Yield a block for each reducer and mode; what could not be judged; the reports, written."""
     verdicts, tests = [], Tests(list)
     for name, plain, _ in kept:
         for verdict in (codec.read(Verdict, data, "a verdict") for data in plain):
@@ -50,16 +50,16 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     for cause in verdict.causes:
         yield from (f"  {line}" for line in _cause(cause, tests))
     if not verdict.fails_at_once:
-        inventory = reading.inventory(verdict)
-        yield from (f"  {label:9} {words}" for label, words in inventory if label in TOLD)
-    yield f"  {'  '.join(reading.result(verdict))}"
+        inventory = view_model.inventory(verdict)
+        yield from (f"  {label:9} {words}" for label, words in inventory if label in SHOWN_LABELS)
+    yield f"  {'  '.join(view_model.result(verdict))}"
 
 
 def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
-    """What is computed instead, once, and every test that shows it."""
+    """Yield what is computed instead, once, and every test that shows it."""
     first = cause[0]
-    yield f"{first.code} {first.title} [{reading.tag(first)}]"
-    explained = reading.explanation(first, in_suite=True)
+    yield f"{first.code} {first.title} [{view_model.tag(first)}]"
+    explained = view_model.explanation(first, in_suite=True)
     yield from (f"  {label.lower()}: {what}" for label, what in explained)
     for finding in cause:
         for fails, did in ((True, "broke"), (False, "seen in")):
@@ -68,7 +68,7 @@ def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
 
 
 def _errors(kept: Sequence[Kept]) -> Iterator[str]:
-    """What kept tests from being judged: each reason once."""
+    """Yield what kept tests from being judged: each reason once."""
     stopped: dict[str, list[str]] = {}
     for name, _, error in kept:
         if error is not None:

@@ -1,4 +1,4 @@
-"""What a rank says of one assignment, beside the gradient."""
+"""What a rank reports of one assignment, apart from the gradient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.trainer.showing import Argument
+from aggverify.trainer.argument_text import Argument
 
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
@@ -88,8 +88,10 @@ class Answer:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Answer:
-        """Rebuild an answer from :meth:`to_json`'s data. KeyError, TypeError, ValueError,
-        ArithmeticError or AttributeError for anything else."""
+        """Rebuild an answer from :meth:`to_json`'s data.
+
+        KeyError, TypeError, ValueError, ArithmeticError or AttributeError for anything else.
+        """
         read = {name: _READ.get(name, _as_it_is)(value) for name, value in data.items()}
         if "losses" not in read:
             raise KeyError("losses")
@@ -117,8 +119,8 @@ def _clip(data: Any) -> tuple[float, float]:
 
 
 def _refusal(data: Any) -> tuple[str, str | None]:
-    name, said = data
-    return str(name), None if said is None else str(said)
+    name, message = data
+    return str(name), None if message is None else str(message)
 
 
 def _given(data: Any) -> Argument:

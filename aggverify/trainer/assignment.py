@@ -40,7 +40,7 @@ class Assignment:
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
     terms: int = 0
-    """Auxiliary per-token inputs that the candidate takes beside the losses."""
+    """Auxiliary per-token inputs that the candidate takes next to the losses."""
     term: int | None = None
     """The one that has values (modulo their number); None for the losses."""
     arrival: str = ""
@@ -55,7 +55,7 @@ class Assignment:
     scaler: float = 1.0
     """What the scales of that step's GradScalers are multiplied by."""
     elsewhere: int = 0
-    """Tokens of one more rollout and prompt that are counted, and that nobody has."""
+    """Tokens of one more rollout and prompt that are counted, and that no rank has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
     experts: bool = False
@@ -91,7 +91,7 @@ class Assignment:
         for name, value in data.items():
             if name not in _KINDS:
                 raise unknown("key of the assignment", name, _KINDS)
-            # A bool is no number here, though Python says it is.
+            # A bool is no number here, though it is one in Python.
             if type(value) not in _KINDS[name]:
                 raise InputError(f"the assignment's {name} cannot be {value!r:.200}")
         if not 0 <= data.get("elsewhere", 0) <= MOST_ELSEWHERE:

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from aggverify.conventions import Bound, Convention, Site, WholeStep
 from aggverify.conventions.adapter_functions import PREFIX
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyLoss
 from aggverify.conventions.run_against import framework
@@ -44,7 +44,7 @@ class NotKnown(Breach):
 
 
 def bound(how: Convention, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-    """The convention's calls of one case, which raise NotKnown for what is its own fault."""
+    """Return the convention's calls of one case, which raise NotKnown for what is its own fault."""
     call = _guarded(how, how.bind)(function, module, site)
     if isinstance(call, WholeStep):
         return WholeStep(_guarded(how, call.train))
@@ -63,7 +63,7 @@ def _guarded(how: Convention, function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def blame(how: Convention | Called, error: BaseException) -> None:
+def blame(how: Convention | PerCallConvention, error: BaseException) -> None:
     """Raise NotKnown if the exception is the convention's fault."""
     if (what := _unknown(how, error)) is not None:
         raise NotKnown(
@@ -71,8 +71,8 @@ def blame(how: Convention | Called, error: BaseException) -> None:
         ) from error
 
 
-def _unknown(how: Convention | Called, error: BaseException) -> str | None:
-    """What the convention does not know, None where it is not to blame."""
+def _unknown(how: Convention | PerCallConvention, error: BaseException) -> str | None:
+    """Return what the convention does not know, None where it is not to blame."""
     if isinstance(error, Breach):
         return None
     if isinstance(error, MissingKey):
@@ -102,8 +102,8 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
     return f"{type(error).__name__}: {text} ({raised_by})" if raised_by else None
 
 
-def _path(how: Convention | Called) -> str:
-    """The file of an adapter, or of the convention's own class."""
+def _path(how: Convention | PerCallConvention) -> str:
+    """Return the file of an adapter, or of the convention's own class."""
     return str(getattr(how, "path", None) or inspect.getfile(type(how)))
 
 
@@ -113,7 +113,7 @@ def _stands_in(thing: Any) -> bool:
 
 
 def _raised_by(path: str, error: BaseException) -> str:
-    """The line of the convention that raised it, "" where the candidate's code did.
+    """Return the line of the convention that raised it, "" where the candidate's code did.
 
     A method of an object of ours that the candidate has called rightly or wrongly is its own.
     """

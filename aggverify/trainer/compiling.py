@@ -50,8 +50,10 @@ class Compiling:
         return compiled
 
     def _noted(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, noting that it is called: a file may import compiled code that is none of
-        the reducer's."""
+        """Return the function, noting that it is called.
+
+        A file may import compiled code that is none of the reducer's.
+        """
 
         @functools.wraps(compiled)
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -69,8 +71,8 @@ class Compiling:
         try:
             self._compile(_double)(torch.ones(2, dtype=torch.float64, device="cpu"))
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise NoCompiler(f"torch.compile does not work here: {said:.300}") from None
+            message = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise NoCompiler(f"torch.compile does not work here: {message:.300}") from None
 
 
 def _double(x: Any) -> Any:

@@ -49,7 +49,7 @@ class Jump:
     """Those where it has not jumped."""
 
     def outcome(self, offset: int) -> int | None:
-        """What was decided, if the next instruction is that one: :func:`outcome`'s number."""
+        """Return :func:`outcome`'s number of what was decided, if that is the next instruction."""
         if offset in self.target:
             return outcome(self.index, self.truth)
         return outcome(self.index, not self.truth) if offset in self.after else None
@@ -77,8 +77,8 @@ class Conditions:
         for leaf in _leaves(ast.parse(source), source, known):
             leaves.setdefault(leaf.position, leaf)
         self._leaves = leaves
-        told = [leaf.condition.line not in refusing for leaf in leaves.values()]
-        self._index = {p: n for n, p in enumerate(leaves) if told[n] and leaves[p].condition.text}
+        kept = [leaf.condition.line not in refusing for leaf in leaves.values()]
+        self._index = {p: n for n, p in enumerate(leaves) if kept[n] and leaves[p].condition.text}
         every = [leaf.condition for leaf in leaves.values()]
         found: dict[int, Condition] = {}
         for function, code in _functions(compile(source, "", "exec"), ""):
@@ -93,7 +93,7 @@ class Conditions:
         self.all: Sequence[Condition] = [found[n] for n in sorted(found)]
 
     def of(self, code: CodeType) -> dict[int, Jump]:
-        """The jumps of one code object by their offset, and that of what extends them."""
+        """Return the jumps of one code object by their offset, and that of what extends them."""
         found: dict[int, Jump] = {}
         instructions = _instructions(code)
         arrivals = dict(_arrivals(instructions))
@@ -118,7 +118,7 @@ class Conditions:
 
 
 def _truth(name: str, is_none: bool | None) -> bool:
-    """What the condition is where an instruction of this name jumps."""
+    """Return what the condition is where an instruction of this name jumps."""
     if "NONE" in name:
         return ("NOT_NONE" not in name) is (is_none is not False)
     return "IF_TRUE" in name
@@ -175,11 +175,11 @@ def _leaves(tree: ast.Module, source: str, known: Mapping[str, Any]) -> Iterator
             for leaf in _parts(test):
                 text = "" if raising else _text(leaf, source)
                 condition = Condition("", leaf.lineno, text, numbers)
-                yield from _told(leaf, condition)
+                yield from _by_last_value(leaf, condition)
 
 
-def _told(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
-    """A leaf by the position of the value that is looked at last."""
+def _by_last_value(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
+    """Yield a leaf by the position of the value that is looked at last."""
     match leaf:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as how],
                          comparators=[ast.Constant(value=None)]):  # fmt: skip

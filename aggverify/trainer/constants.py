@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 MOST = 24
-"""Numbers that are told: a table of them is no threshold."""
+"""Numbers that are reported: a table of them is no threshold."""
 _DTYPES = {
     "bfloat16": ("bfloat16",),
     "float16": ("float16", "half"),
@@ -31,12 +31,14 @@ _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
 
 
 def constants(function: Callable[..., Any]) -> list[float]:
-    """Positive numbers other than 1, the nearest to the function first, and the largest of small
-    integer types that it names; never raises."""
+    """Return positive numbers other than 1, the nearest to the function first; never raises.
+
+    Also the largest of small integer types that it names.
+    """
     found: dict[float, None] = {}
     with suppress(Exception):  # an object whose attributes raise
         for value in _Reading(_package(function)).of(function):
-            if _telling(value):
+            if _is_usable(value):
                 found.setdefault(abs(value))
             if len(found) == MOST:
                 break
@@ -46,13 +48,15 @@ def constants(function: Callable[..., Any]) -> list[float]:
 
 
 def codes(function: Callable[..., Any]) -> list[CodeType]:
-    """The code of a function and of what it calls in its own package; never raises."""
+    """Return the code of a function and of what it calls in its own package; never raises."""
     return _whole(function).codes
 
 
 def dtypes(function: Callable[..., Any]) -> list[str]:
-    """The dtypes of losses that its code names, by their own names, however it does; never
-    raises."""
+    """Return the dtypes of losses that its code names, by their own names, however it does.
+
+    Never raises.
+    """
     words = _named(_whole(function))
     return [dtype for dtype, names in _DTYPES.items() if words.intersection(names)]
 
@@ -70,13 +74,13 @@ def _named(reading: _Reading) -> set[str]:
 
 
 def _words(code: CodeType) -> Iterator[str]:
-    """The names in a code, and its texts without ``torch.``."""
+    """Yield the names in a code, and its texts without ``torch.``."""
     yield from code.co_names
     texts = [const for const in code.co_consts if isinstance(const, str)]
     yield from (text.removeprefix("torch.") for text in texts)
 
 
-def _telling(value: float) -> bool:
+def _is_usable(value: float) -> bool:
     return math.isfinite(value) and abs(value) not in (0, 1) and abs(value) < 2**63
 
 
@@ -128,7 +132,7 @@ class _Reading:
             yield from self._called(value, inner)
 
     def _called(self, value: Any, inner: list[Any]) -> Iterator[float]:
-        """A function, what wraps one, or an object of the package with numbers of its own."""
+        """Yield a function, what wraps one, or an object of the package with its own numbers."""
         value = getattr(value, "__wrapped__", value)
         if isinstance(value, functools.partial):
             inner += (value.func, value.args, value.keywords)
@@ -165,8 +169,10 @@ class _Reading:
 
 
 def _size_of_table(value: Any) -> int | None:
-    """Of a tensor, an array, a bounded queue, or more members than are looked at one by one: what
-    ids, places and lengths must stay below; None for what is no such table."""
+    """Return what ids, places and lengths must stay below; None for what is no such table.
+
+    A table is a tensor, an array, a bounded queue, or more members than are looked at one by one.
+    """
     if isinstance(value, deque) and value.maxlen is not None:
         return value.maxlen
     if type(value).__name__ in ("Tensor", "Parameter", "ndarray"):

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
-from aggverify.trainer.around import around
 from aggverify.trainer.blame import blame
+from aggverify.trainer.wrapping import around
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -39,7 +39,7 @@ class NoGradient(ContractBreach):
 
 
 def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
-    """The returned loss as a scalar that backward can start from, where it ``trains``."""
+    """Return the returned loss as a scalar that backward can start from, where it ``trains``."""
     import torch
 
     if not isinstance(out, torch.Tensor):
@@ -57,7 +57,7 @@ def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """The change that a training step leaves is its gradient only after plain SGD."""
+    """Require plain SGD: only then the change that a training step leaves is its gradient."""
     import torch
 
     name = type(optimizer).__name__
@@ -73,7 +73,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def checked_count(count: Any, site: Site, members: tuple[int, ...], engine: EngineSpec) -> int:
-    """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
+    """Return the micro-batch's token count: the reducer's own, or the trainer's from full masks."""
     tokens = [site.counted(i) for i in members]
     if count is None:
         return engine.counted(tokens, None)
@@ -92,7 +92,7 @@ def refusals(
     """With what the function refuses each misuse of its mode; None for one that it accepts.
 
     ``run`` carries out a step with the function it is given. An exception counts if it comes out of
-    code of the candidate's own: neither what Python says of a call that does not fit its
+    the candidate's own code: neither Python's own error for a call that does not fit its
     parameters, nor what is wrong with the misused call's result, shows that it looks.
     """
     names = how.parameters or _own_names(function)
@@ -103,7 +103,7 @@ def refusals(
             with suppress(Exception):
                 run(_noting(_spoiled(function, misuse, names), raised))
                 raised.clear()  # the caller has got over it
-            found[misuse.name] = next((_told(error) for error in raised), None)
+            found[misuse.name] = next((_error_text(error) for error in raised), None)
     return tuple(found.items())
 
 
@@ -134,9 +134,11 @@ def _spoiled(
 
 
 def outcomes(
-    function: Callable[..., Any], how: Called, site: Site
+    function: Callable[..., Any], how: PerCallConvention, site: Site
 ) -> tuple[tuple[str, str | None], ...]:
-    """Calls by name, with what came of each that should not have; None where it is as it must be.
+    """Return calls by name, with what came of each that should not have.
+
+    None where it is as it must be.
 
     A parser's ``error`` ends the process: that is a refusal, too.
     """
@@ -150,14 +152,14 @@ def outcomes(
             if not call.refused:
                 blame(how, error)
             refused = call.refused and raised
-            found[call.name] = None if refused else f"raises {_told(error)}"
+            found[call.name] = None if refused else f"raises {_error_text(error)}"
         else:
             found[call.name] = "accepted" if call.refused else wrong
     return tuple(found.items())
 
 
 def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
-    """The function, noting what comes out of code of its own; so with one that it returns."""
+    """Return the function, noting what comes out of its own code; so with one that it returns."""
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -175,12 +177,12 @@ def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callab
     return around(function, noting)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
 def logged(log: Any) -> Log:
-    """A log as its keys with their numbers, in its order, or the text of its fault."""
+    """Return a log as its keys with their numbers, in its order, or the text of its fault."""
     if log is None:
         return None
     if not isinstance(log, Mapping):

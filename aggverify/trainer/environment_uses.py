@@ -24,11 +24,11 @@ _SETS = {"BUILD_SET", "SET_ADD", "SET_UPDATE"}
 
 
 def environment_uses(codes: Iterable[CodeType]) -> list[str]:
-    """What these codes ask, each once."""
-    return [what for what in _NAMES if what in set(_told(codes))]
+    """Return what these codes ask, each once."""
+    return [what for what in _NAMES if what in set(_names_of(codes))]
 
 
-def _told(codes: Iterable[CodeType]) -> Iterator[str]:
+def _names_of(codes: Iterable[CodeType]) -> Iterator[str]:
     for code in codes:
         names = {*code.co_names}
         yield from (what for what, some in _NAMES.items() if names.intersection(some))

@@ -36,7 +36,7 @@ class Grid:
         self._cells: dict[tuple[int, int], GridCell] = {}
 
     def cell(self, layout: Layout) -> GridCell:
-        """This rank's cell; a collective the first time that a factorisation is seen."""
+        """Return the rank's cell; a collective the first time that a factorisation is seen."""
         sizes = layout.dp_size, layout.cp_size
         if sizes not in self._cells:
             self._cells[sizes] = self._made(*sizes)
@@ -56,7 +56,7 @@ class Grid:
         return GridCell(dp_rank, cp_rank, dp_group, self._group(grid))
 
     def _group(self, partition: list[list[int]]) -> Any:
-        """This rank's group out of a partition of the world."""
+        """Return the rank's group out of a partition of the world."""
         import torch.distributed as dist
 
         if len(partition) == 1:

@@ -48,9 +48,12 @@ class WrongLabel(Breach):
 def logits(
     site: Site, k: int, losses: tuple[Tensor, Tensor], wrong: Callable[[WrongLabel], None]
 ) -> Tensor:
-    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``; ``losses``: of every response
-    token of the step, as a constant and what is added to it, less that of how far it is. ``wrong``
-    is called in backward, where other ranks may wait, for a label that is not the next token."""
+    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``.
+
+    ``losses``: of every response token of the step, as a constant and what is added to it, less
+    that of how far it is. ``wrong`` is called in backward, where other ranks may wait, for a label
+    that is not the next token.
+    """
     import torch
 
     case, members = site.case, site.case.layout.micro_batches[site.dp_rank][k]
@@ -76,8 +79,10 @@ def logits(
 def _judge(
     site: Site, k: int, known: SequenceRows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
-    """Tell of the first position whose label, that with the most gradient, is not the right one.
-    With smoothing all others have a little."""
+    """Report the first position whose label, that with the most gradient, is not the right one.
+
+    With smoothing all others have a little.
+    """
     sizes = gradient.detach().abs().double()
     most, label_of = sizes[:, 1:].max(1)
     used = ((most > sizes[:, 0] * _MUCH) & most.isfinite()).cpu().numpy()
@@ -96,8 +101,10 @@ def _judge(
 def _meant(
     site: Site, k: int, sample: int, position: int, label: int, has_next: bool
 ) -> tuple[str, str]:
-    """Which token that is: the kind of mistake, and in words. ``has_next``: whether the rank has
-    the next position, too."""
+    """Which token that is: the kind of mistake, and in words.
+
+    ``has_next``: whether the rank has the next position, too.
+    """
     step = site.case.step
     prompt = before(step.samples[sample])
     own = sorted(_places(token_ids(step)[sample], label), key=lambda p: abs(p - position - 1))

@@ -1,4 +1,4 @@
-"""Import the candidate and say what it offers; runs in template and rank processes."""
+"""Import the candidate and describe what it offers; runs in template and rank processes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from msgspec import structs
 
 from aggverify.conventions import CONVENTIONS, Convention, convention
 from aggverify.conventions.adapter_functions import loaded
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.run_against import run_against
 from aggverify.errors import InputError, shown
+from aggverify.trainer.callables import offers
 from aggverify.trainer.constants import codes, constants, dtypes
 from aggverify.trainer.environment_uses import environment_uses
-from aggverify.trainer.offers import offers
 from aggverify.trainer.source import SourceFile
 
 _LONGEST = 1 << 20
@@ -48,7 +48,7 @@ def load(target: dict[str, str]) -> ModuleType:
 
 
 def load_adapter(path: str) -> Convention:
-    """A person's own convention, imported; raises ImportError that says so."""
+    """Return a person's own convention, imported; raises ImportError that names its file."""
     try:
         loaded(path)
         return convention(path)
@@ -59,8 +59,10 @@ def load_adapter(path: str) -> Convention:
 def described(
     module: ModuleType, named: str | None = None, source: SourceFile | None = None
 ) -> dict[str, Any]:
-    """What it offers, with what the person named, the numbers in the code of each, what its source
-    holds, and the module's own declaration."""
+    """Describe what it offers, with what the person named.
+
+    Also the numbers in the code of each, what its source holds, and the module's own declaration.
+    """
     found = offers(module, named)
     own = [offer.name for offer in found if offer.own]
     return {
@@ -78,8 +80,10 @@ def described(
 
 
 def check_described(description: Mapping[str, Any]) -> None:
-    """Raises InputError unless it is as :func:`described` makes it: it comes from a process that
-    has run the module."""
+    """Raise InputError unless it is as :func:`described` makes it.
+
+    It comes from a process that has run the module.
+    """
     try:
         for offer in map(Offer.from_json, description["offers"]):
             _need(isinstance(offer.own, bool))
@@ -119,7 +123,7 @@ def _need(right: bool) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What the bits of a result may depend on beside the code."""
+    """Return what the bits of a result may depend on apart from the code."""
     import torch
 
     return {
@@ -141,8 +145,10 @@ def versions() -> dict[str, str]:
 
 
 def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> list[Any]:
-    """What there is in an object's code; nothing of a name that is none, or whose attributes
-    raise."""
+    """Return what there is in an object's code.
+
+    Nothing of a name that is none, or whose attributes raise.
+    """
     try:
         return look(attrgetter(name)(module))
     except Exception:
@@ -154,7 +160,7 @@ def _surroundings(value: Any) -> list[str]:
 
 
 def _plain(declared: Any) -> Any:
-    """The declaration if it is plain data; otherwise its text, for the parent to refuse."""
+    """Return the declaration if it is plain data; otherwise its text, for the parent to refuse."""
     if declared is None:
         return None
     try:

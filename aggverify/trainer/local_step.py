@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _NEXT_TO_NOTHING = 0.002
-"""Seconds of a call that are not worth telling."""
+"""Seconds of a call that are not worth a report."""
 
 
 class CandidateStep:
@@ -106,12 +106,18 @@ class CandidateStep:
         return placed(torch.from_numpy(positions(starts, pieces)), site.device)
 
     def logits(self, k: int, theta: Tensor) -> Tensor:
-        """Of whole sequences of micro-batch ``k``: cross entropy with the right labels gives the
-        losses, but for a constant; others are noted in backward."""
+        """Return logits of whole sequences of micro-batch ``k``.
+
+        Cross entropy with the right labels gives the losses, but for a constant; others are noted
+        in backward.
+        """
         return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
-        """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
+        """Return the candidate's loss of micro-batch ``k``.
+
+        Raises ContractBreach for what is none.
+        """
         members = self._micro_batches[k]
         given = self.given(k, losses)
         began = time.perf_counter()
@@ -132,8 +138,10 @@ class CandidateStep:
         return loss if self._scale == 1.0 else loss * self._scale
 
     def given(self, k: int, losses: Tensor) -> Tensor:
-        """What the candidate is given of these losses of micro-batch ``k``: gathered, as the case
-        has them, and in its dtype."""
+        """Return what the candidate is given of these losses of micro-batch ``k``.
+
+        They are gathered, as the case has them, and in its dtype.
+        """
         if self.sizes.gathered:
             times = self._engine.gathers(self.sizes)
             losses = gathered(self._site, self._micro_batches[k], losses, times)
@@ -144,7 +152,10 @@ class CandidateStep:
         return checked_count(None, self._site, self._micro_batches[k], self._engine)
 
     def gradient(self, parameter: Tensor) -> Tensor:
-        """What backward left in the parameter; ContractBreach when no loss depended on it."""
+        """Return what backward left in the parameter.
+
+        ContractBreach when no loss depended on it.
+        """
         if parameter.grad is None:
             if isinstance(self._call, WholeStep):
                 raise NoGradient(
@@ -170,8 +181,11 @@ class CandidateStep:
         self.clips = list(clips)
 
     def trained(self, update: Tensor) -> None:
-        """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,
-        whatever its loss. Raises WrongLabel: no rank waits for this one any more."""
+        """Note what the update makes of this rank's losses.
+
+        A token of weight 0 has no part in it, whatever its loss. Raises WrongLabel: no rank waits
+        for this one any more.
+        """
         if self._wrong:
             raise self._wrong[0]
         for k in range(self.num_microbatches):

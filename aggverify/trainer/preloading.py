@@ -10,17 +10,17 @@ from types import ModuleType
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
-from aggverify.trainer.offers import offers
+from aggverify.trainer.callables import offers
 
 
-def preload(module: ModuleType, said: str | None) -> None:
-    """Import what the engine takes that is ``said``, or that the module names or brings along."""
-    name = said or _declared(module)
+def preload(module: ModuleType, given: str | None) -> None:
+    """Import what the engine takes that is ``given``, or that the module names or brings along."""
+    name = given or _declared(module)
     steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
         name = TRAIN_STEP.name
     for wanted in () if name is None else engine(name).preloads:
-        with suppress(ImportError):  # a rank says so
+        with suppress(ImportError):  # a rank reports it
             import_module(wanted)
 
 

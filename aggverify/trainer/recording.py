@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggverify.conventions import Convention, Site, WholeStep
-from aggverify.conventions.declared import Declared
+from aggverify.conventions.adapter_convention import AdapterConvention
 from aggverify.engines import EngineSpec
 from aggverify.trainer.local_step import CandidateStep
 
@@ -35,8 +35,11 @@ class NoData(Exception):
 def recorded(
     how: Convention, function: str, module: Any, site: Site, engine: EngineSpec
 ) -> dict[str, Any]:
-    """A rank's part of one step: of each micro-batch its calls in order, which of them is the loss,
-    and the tokens that its trainer counts; or why that is no data."""
+    """Return a rank's part of one step.
+
+    Of each micro-batch its calls in order, which of them is the loss, and the tokens that its
+    trainer counts; or why that is no data.
+    """
     try:
         return {"cells": _cells(how, function, module, site, engine)}
     except NoData as error:
@@ -49,7 +52,7 @@ def _cells(
     step = CandidateStep(site, _never, engine)
     calls = _Calls(step.values.clone().requires_grad_(), site)
     candidate = RecordedResult(calls, {"reducer": function})
-    if isinstance(how, Declared):
+    if isinstance(how, AdapterConvention):
         call = how.bound(RecordedResult(calls, {"adapter": "call"}), candidate, site)
     else:
         call = how.bind(candidate, _Module(module, calls), site)
@@ -91,7 +94,9 @@ class _Calls:
         return RecordedResult(self, {"result": self._count - 1})
 
     def written(self, name: str, value: Any) -> Any:
-        """The value as JSON data: objects of one key, a word for what kind it is, lists for lists.
+        """Return the value as JSON data: an object of one key names what kind it is.
+
+        Lists stand for lists.
 
         Raises NoData for what is none.
         """
@@ -177,7 +182,7 @@ class RecordedResult:
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> RecordedResult:
-        """A tensor's own operation with it."""
+        """Return a tensor's own operation with it."""
         name = function.__name__.strip("_")
         if kwargs or not hasattr(operator, name):
             raise NoData(f"the convention makes {name} of what the reducer returns")
@@ -197,12 +202,12 @@ class _Module:
 
 
 def _number(x: Any) -> Any:
-    """A number as JSON has it; what is not finite by its name."""
+    """Return a number as JSON has it; what is not finite by its name."""
     return str(x) if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """What can be read of an object by name: its own, and what it makes when it is asked."""
+    """Yield what can be read of an object by name: its own, and what it makes when it is asked."""
     if isinstance(value, SimpleNamespace):
         yield from vars(value).items()
         return

@@ -32,7 +32,7 @@ class SourceFile:
 
 
 def read(module: ModuleType) -> SourceFile | None:
-    """The module's file; None where there is no source."""
+    """Return the module's file; None where there is no source."""
     file = getattr(module, "__file__", None)
     try:
         source = Path(str(file)).read_text(encoding="utf-8")

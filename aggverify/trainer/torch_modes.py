@@ -1,4 +1,4 @@
-"""Modes of torch that a trainer calls a loss in beside plain training: validation, autocast."""
+"""Modes of torch that a trainer calls a loss in apart from plain training: validation, autocast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_GRAD, AUTOCAST = "no_grad", "autocast"
 
 
 def entered(mode: str, device: str) -> AbstractContextManager[object]:
-    """That mode, on this type of device, for the length of a ``with``; "" for none."""
+    """Return that mode, on this type of device, for the length of a ``with``; "" for none."""
     import torch
 
     if mode == NO_GRAD:

@@ -22,26 +22,26 @@ from aggverify.conventions import (
     convention,
     megatron_mpu,
 )
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
 from aggverify.trainer import blame
 from aggverify.trainer.answer import Answer
+from aggverify.trainer.argument_changes import ArgumentWatch
+from aggverify.trainer.argument_text import RecordedArguments
 from aggverify.trainer.assignment import GROUPS, Assignment
+from aggverify.trainer.callables import reached
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import outcomes, refusals
-from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Grid, GridCell
+from aggverify.trainer.line_coverage import LineCoverage
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
-from aggverify.trainer.offers import reached
 from aggverify.trainer.preloading import preload
 from aggverify.trainer.recording import recorded
-from aggverify.trainer.showing import RecordedArguments
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed, stands_in
-from aggverify.trainer.watching import Watch
 from aggverify.world import RankPlace
 from aggverify.world.deferred_completion import ARRIVAL
 from aggverify.world.trace import TRACER
@@ -68,7 +68,7 @@ class PendingReduction:
         return self.gradients.arrived
 
     def answers(self) -> list[Reply]:
-        """A reply for every case; rank 0 has the reduced gradient."""
+        """Return a reply for every case; rank 0 has the reduced gradient."""
         replies = []
         for answer, gradient in zip(self.begun, self.gradients.wait(), strict=True):
             blob = gradient.cpu().numpy().tobytes()
@@ -90,7 +90,7 @@ class Trainer:
         # What compiles looks at the frames that tracing would be in the way of.
         self._source = read(self._module)
         looked_at = self._source is not None and not setup.get("compile")
-        self._covering = Covering(
+        self._covering = LineCoverage(
             self._module.__file__ if looked_at else None,
             self._source.conditions if self._source else None,
         )
@@ -101,7 +101,7 @@ class Trainer:
         self._cold = True
 
     def describe(self) -> dict[str, Any]:
-        """What the module offers, with what the person named, and its own declaration."""
+        """Return what the module offers, with what the person named, and its own declaration."""
         return described(self._module, self._named, self._source)
 
     def start(self, place: RankPlace) -> None:
@@ -112,7 +112,7 @@ class Trainer:
         self._device: torch.device = torch.device(place.device)
 
     def preparation(self, jobs: Sequence[dict[str, Any]]) -> Callable[[], None] | None:
-        """What to do first, apart from these jobs: warm up an engine that is new to this rank."""
+        """Return what to do first, apart from these jobs: warm up an engine new to this rank."""
         new = {job["engine"] for job in jobs if "engine" in job} - self._sessions.keys()
         return (lambda: self._warm_up(sorted(new))) if new else None
 
@@ -125,7 +125,9 @@ class Trainer:
 
     def __call__(self, job: dict[str, Any]) -> Reply:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
-        Or make the groups of some layouts, and do nothing with them."""
+
+        Or make the groups of some layouts, and do nothing with them.
+        """
         if GROUPS in job:
             TRACER.own(begins=True)
             for layout in map(Layout.from_json, job[GROUPS]):
@@ -146,7 +148,7 @@ class Trainer:
         function = self._function(wanted)
         if wanted.misuse:
             how = self._called(wanted)
-            if isinstance(how, Called):
+            if isinstance(how, PerCallConvention):
                 site = self._site(wanted, self._grid.cell(wanted.case.layout))
                 return Answer(refusals=outcomes(function, how, site)).to_json(), b""
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
@@ -161,7 +163,7 @@ class Trainer:
         return self._run(wanted, function)
 
     def _recorded(self, wanted: Assignment) -> Reply:
-        """The calls of all steps, of which none is made."""
+        """Return the calls of all steps, of which none is made."""
         spec, how, found = self._specs[wanted.engine], self._called(wanted), []
         TRACER.own(begins=True)
         for case in (*wanted.before, wanted.case):
@@ -172,8 +174,10 @@ class Trainer:
         return Answer().to_json(), json.dumps(found).encode()
 
     def _virtually(self, wanted: Assignment, function: Function) -> Reply:
-        """The ranks asked for one after another: what they return, and the sum of their gradients
-        before it is reduced; parts of an engine that is data."""
+        """Run the ranks one after another: what they return, and the sum of their gradients.
+
+        Before it is reduced; parts of an engine that is data.
+        """
         answers, gradients, issued = [], [], TRACER.count
         for rank in wanted.virtual:
             try:
@@ -222,7 +226,7 @@ class Trainer:
         return function
 
     def _called(self, wanted: Assignment) -> Convention:
-        """A known convention, or the person's own: its file was named when this process began."""
+        """Return a known convention, or the person's own, named when this process began."""
         own = self._adapted if wanted.convention == ADAPTED else None
         return own or self._conventions(wanted.convention)
 
@@ -248,7 +252,7 @@ class Trainer:
         )
         TRACER.own(begins=False)
         site = self._site(wanted, cell)
-        watch, module = Watch(), self._module
+        watch, module = ArgumentWatch(), self._module
         cold, self._cold = self._cold, False
         began = time.process_time() if cold else 0.0
         spy = watch if wanted.watch else shown

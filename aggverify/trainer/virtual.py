@@ -1,5 +1,7 @@
-"""One rank of a world that is not there: its process groups have the right size and rank, and no
-other member."""
+"""One rank of a world that is not there.
+
+Its process groups have the right size and rank, and no other member.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,10 @@ _OPERATORS = frozenset({"c10d", "c10d_functional", "symm_mem", *FUNCTIONAL})
 
 
 def _no_collectives() -> Any:
-    """Every road to a collective ends in one of torch's operators, also those which the tracer does
-    not see: a method of a group, symmetric memory."""
+    """Forbid collectives: every road to one ends in one of torch's operators.
+
+    Also those which the tracer does not see: a method of a group, symmetric memory.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class NoCollectives(TorchDispatchMode):
@@ -89,7 +93,7 @@ _DISTRIBUTED = "/torch/distributed/"
 
 
 def _group(rank: int, size: int, number: int) -> Any:
-    """A group that no backend stands behind but one that does nothing."""
+    """Return a group that no backend stands behind but one that does nothing."""
     import torch
     from torch._C._distributed_c10d import FakeProcessGroup, ProcessGroup
 

@@ -25,7 +25,8 @@ class Trace:
     @property
     def issued(self) -> list[str]:
         """The entries that are of a group: when an asynchronous one is waited for is no part of
-        what ranks agree on."""
+        what ranks agree on.
+        """
         return [entry for entry in self.entries if entry[:1] != SEPARATOR]
 
     @property
@@ -67,7 +68,7 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 
 def different(calls: Calls, what: str) -> Disagreement | None:
-    """The odd one out of the collectives that ranks wait in, None when all say the same."""
+    """The odd one out of the collectives that ranks wait in, None when all are the same."""
     return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
@@ -100,8 +101,8 @@ def _in_group(
             elif traces[rank].complete:
                 at[rank] = None
         which = f"collective {position + 1} of ranks {_ranks(members)}"
-        said = {rank: "none" if call is None else call.call for rank, call in at.items()}
-        found = _apart(said, f"ranks disagree on {which}", at)
+        descriptions = {rank: "none" if call is None else call.call for rank, call in at.items()}
+        found = _apart(descriptions, f"ranks disagree on {which}", at)
         if found is not None:
             return found
     sums = {r: str(traces[r].checksums.get(name, 0)) for r in here if traces[r].complete}
@@ -123,18 +124,20 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
         which = f"the number of collectives of ranks {_ranks(sorted(mine))}"
         # Of a group that a rank has let go of, or not made yet, it has counted no more.
         for number, counts in enumerate(zip(*mine.values(), strict=False)):
-            said = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
+            descriptions = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
             job = f"{name}{number}" if name.endswith("/") else name
-            found = _apart(said, f"ranks disagree on {which} (group {job})")
+            found = _apart(descriptions, f"ranks disagree on {which} (group {job})")
             if found is not None:
                 return found
     return None
 
 
-def _apart(said: Mapping[int, str], what: str, calls: Calls | None = None) -> Disagreement | None:
-    """The odd one out of what each rank says, with the lines that say it."""
+def _apart(
+    descriptions: Mapping[int, str], what: str, calls: Calls | None = None
+) -> Disagreement | None:
+    """The odd one out of the ranks' descriptions, with the lines that show it."""
     at: dict[str, list[int]] = {}
-    for rank, text in said.items():
+    for rank, text in descriptions.items():
         at.setdefault(text, []).append(rank)
     if len(at) < 2:
         return None
@@ -151,12 +154,12 @@ def _place(call: Collective | None) -> str:
 def _odd(ranks: Sequence[Sequence[int]]) -> int:
     """The fewest are the odd ones out; among as many, those that do not agree with the lowest."""
     lowest = min(map(min, ranks))
-    return min(ranks, key=lambda alike: (len(alike), lowest in alike, alike))[0]
+    return min(ranks, key=lambda same_ranks: (len(same_ranks), lowest in same_ranks, same_ranks))[0]
 
 
 def _worded(what: str, texts: Sequence[str], ranks: Sequence[Sequence[int]]) -> str:
     parts = sorted(zip(ranks, texts, strict=True))
-    return f"{what}: " + "; ".join(f"{_named(alike)}: {text}" for alike, text in parts)
+    return f"{what}: " + "; ".join(f"{_named(same_ranks)}: {text}" for same_ranks, text in parts)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

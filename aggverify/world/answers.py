@@ -1,6 +1,6 @@
-"""What ranks, and the process that they are forked from, say: checked where it is read.
+"""Messages of ranks, and of the process that they are forked from: checked where they are read.
 
-Other people's code runs in them and can reach their connections. Anything that they would not say
+Other people's code runs in them and can reach their connections. Anything that they would not send
 by themselves raises WireError.
 """
 
@@ -15,14 +15,14 @@ from aggverify.world.trace import KEPT
 from aggverify.world.wire import WireError
 
 SMALL = 1 << 22
-"""Bytes of an answer beside what its job asks for: the largest exception, traces, state."""
+"""Bytes of an answer in addition to what its job asks for: the largest exception, traces, state."""
 MOST_CHANGES = 256
 _LONGEST = 1 << 14
 """Characters of a line of a trace, or a name."""
 
 
 def rank(header: Mapping[str, Any], *, started: bool) -> None:
-    """Of a rank: that it is ready or at work of its own; once it has ``started``, of a job."""
+    """Of a rank: that it is ready or at its own work; once it has ``started``, of a job."""
     if "preparing" in header:
         _need(isinstance(header["preparing"], bool), "preparing", header["preparing"])
     elif "ready" in header:
@@ -63,7 +63,8 @@ _WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, Attrib
 
 def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
     """Of the process ranks are forked from: which one ended, in a world of ``size`` ranks; with
-    its exit status, or why it was not started."""
+    its exit status, or why it was not started.
+    """
     number: Any = header.get("rank")
     status: Any = header.get("exit")
     refused: Any = header.get("refused", "")
@@ -75,7 +76,8 @@ def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
 
 def constructed(header: Mapping[str, Any]) -> None:
     """Of the same process, that its handler is constructed, or what was raised and how many
-    processes were below it then."""
+    processes were below it then.
+    """
     if "error" in header:
         _error(header["error"])
         _need(_is_whole(header.get("below")), "below", header.get("below"))

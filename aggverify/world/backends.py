@@ -20,13 +20,14 @@ KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 class Backend:
     """A backend of torch.distributed with the kind of device its tensors are on.
 
-    ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
+    ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc show
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
     ``environment``: variables of the processes ranks come from. ``own``: of those alone that are
     joined by it, what they import included. ``transport``: what carries a
-    collective from one rank to another, for the record. ``group``: what ``init_process_group`` is
-    told, where that is not the name. ``shares``: whether ranks may have one device together.
+    collective from one rank to another, for the record. ``group``: the argument of
+    ``init_process_group``, where that is not the name. ``shares``: whether ranks may have one
+    device together.
     """
 
     name: str
@@ -44,12 +45,13 @@ class Backend:
 
     @property
     def is_far(self) -> bool:
-        """Whether tensors are on a device beside the processor."""
+        """Whether tensors are on a device other than the processor."""
         return self.device != "cpu"
 
     def device_of(self, rank: int, devices: int) -> str:
         """The device of one rank, as ``torch.device`` reads it, where there are so many; raises
-        RuntimeError where it has none."""
+        RuntimeError where it has none.
+        """
         if not self.is_far:
             return "cpu"
         if not devices or not (self.shares or rank < devices):
@@ -106,7 +108,8 @@ def backend(name: str) -> Backend:
 @dataclass(frozen=True, slots=True)
 class RankPlace:
     """Where a rank stands: its number, how many there are, the device of all its tensors, which it
-    settles on itself."""
+    settles on itself.
+    """
 
     rank: int
     size: int

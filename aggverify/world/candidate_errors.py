@@ -20,7 +20,7 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
 class Breach(Exception):
-    """Raised by a handler itself, about what the code under test did; its message says it all."""
+    """Raised by a handler itself, about what the code under test did; its message is complete."""
 
     name = "breach"
     """Of the kind of breach."""

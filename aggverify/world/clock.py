@@ -1,5 +1,6 @@
 """Seconds in which this process was at work: of those in which it was stopped, or did something
-else, none count against others whose answers it could not have read meanwhile."""
+else, none count against others whose answers it could not have read meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Clock:
     _last: float = 0.0
     _lost: float = 0.0
     away: bool = False
-    """Whether that was seen, and nobody has taken note of it by setting this back."""
+    """Whether that was seen, and was not acknowledged by setting this back."""
 
     def __post_init__(self) -> None:
         self._last = time.monotonic()

@@ -1,7 +1,7 @@
 """The driver's side of launched processes: a launcher whose worlds have a rank in each of them.
 
 A world of n ranks lives in the first n hosts, as many as torchrun or srun has started. The driver
-is a process beside the first one. It writes requests to each host, and reads what they write, in
+is a process next to the first one. It writes requests to each host, and reads what they write, in
 the store that their launcher has made.
 """
 
@@ -41,11 +41,11 @@ _CODE = (
 )
 _TURN = 0.1
 _ENDS = 10.0
-"""Seconds in which hosts say that they end."""
+"""Seconds in which hosts report that they end."""
 
 
 class Cluster:
-    """All of them; a ``Launcher``. ``end`` says to them how the command has ended."""
+    """All of them; a ``Launcher``. ``end`` sends them how the command has ended."""
 
     inside = None
     replay_log: ReplayLog | None = None
@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend."""
+        """What carries collectives, apart from the backend."""
         size, machines = self.seat.size, self._machines
         where = "one machine" if machines == 1 else f"{machines} machines"
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
@@ -114,12 +114,12 @@ class Cluster:
         """The handler constructed in every host; the first failure where it is in any."""
         self._met(options.turn)
         number = next(self._numbers)
-        said = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
+        given = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
         message = {
             "op": "open",
             "template": number,
             "request": request,
-            "options": said,
+            "options": given,
             "backend": options.backend.name,
         }
         source = self.sources[number] = RemoteTemplate(self, number)
@@ -147,7 +147,8 @@ class Cluster:
 
     def require(self, backend: Backend) -> int:
         """0, as there are processors only; raises PoolError, with the reason, where ranks cannot be
-        joined by this backend."""
+        joined by this backend.
+        """
         if backend != GLOO:
             raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
         self._met(lambda: None)
@@ -163,7 +164,7 @@ class Cluster:
         """End a source and its ranks; nothing more is heard of them."""
         self.sources.pop(source.number, None)
         for host in range(self.seat.size):
-            self.tell(host, {"op": "close", "template": source.number})
+            self.send(host, {"op": "close", "template": source.number})
 
     def close(self) -> None:
         """Nothing: hosts are the command's, and end with it."""
@@ -202,7 +203,8 @@ class Cluster:
         patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
         """Requests by host, all at a time, and their answers; raises PoolError, of a host that is
-        lost or has not answered in so many seconds."""
+        lost or has not answered in so many seconds.
+        """
         ends = time.monotonic() + patience
         waiting = {next(self._ids): n for n in requests}
         for number, n in waiting.items():
@@ -216,7 +218,7 @@ class Cluster:
             self.check()
             with contextlib.suppress(queue.Empty):
                 number, answer = self._answers.get(timeout=_TURN)
-                # Of a request that was interrupted nobody wants the answer.
+                # The answer to a request that was interrupted is dropped.
                 if (host := waiting.pop(number, None)) is not None:
                     found[host] = answer
         for n, answer in sorted(found.items()):
@@ -224,8 +226,10 @@ class Cluster:
                 raise PoolError(f"rank {n}: {answer['error']}")
         return dict(sorted(found.items()))
 
-    def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
-        """What needs no answer; nothing where all is lost, which whoever waits for one is told."""
+    def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
+        """What needs no answer; nothing where all is lost, of which those that wait for one are
+        notified.
+        """
         if not self.lost:
             self._send(host, dict(request), blob)
 
@@ -264,16 +268,16 @@ class Cluster:
         return self._why_not is not None
 
     def end(self, code: int) -> None:
-        """Tell all with which code to end; those that can have, when this returns."""
-        request, told = {"op": "end", "code": code}, False
+        """Send all the code to end with; those that can have, when this returns."""
+        request, sent = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
                 self._met(lambda: None)
                 self.ask_all(request, patience=_ENDS)
-                told = True
+                sent = True
         self.lose("the command has ended")
         if (post := vars(self).get("_post")) is not None:
-            if not told:  # nobody was asked, or somebody does not answer
+            if not sent:  # none was asked, or one does not answer
                 with contextlib.suppress(PoolError):
                     for host in range(self.seat.size):
                         post.send(f"host/{host}", request)
@@ -295,7 +299,7 @@ class RemoteTemplate:
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
     endings: Ear = field(default_factory=Ear)
-    """What hosts say of what their ranks are forked from; nothing where all is lost."""
+    """What hosts report of what their ranks are forked from; nothing where all is lost."""
     links: dict[tuple[int, int], RemoteLink] = field(default_factory=dict)
     """By world and host."""
 
@@ -312,7 +316,7 @@ class RemoteTemplate:
         return RemoteInspector(self.hosts, self.number, range(self.hosts.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
-        """What each host's process says that its rank is forked from."""
+        """Messages of each host's process that its rank is forked from."""
         return {self.endings.fileno(): self._endings}
 
     def _endings(self) -> list[Ending]:
@@ -320,7 +324,7 @@ class RemoteTemplate:
         letters = [letter for (letter,) in self.endings.taken()]
         if any("over" in letter for letter in letters):
             raise ConnectionResetError("the template process ended")
-        # A host has one rank in each world, whatever is said there.
+        # A host has one rank in each world, whatever is sent there.
         return [{**letter["ending"], "rank": letter["from"]} for letter in letters]
 
     def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
@@ -355,7 +359,7 @@ class RemoteTemplate:
         """Have its ranks ended."""
         for each, host in [key for key in self.links if key[0] == world]:
             del self.links[each, host]
-            self.hosts.tell(host, {"op": "kill", "template": self.number, "world": world})
+            self.hosts.send(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
         """Let go of its file."""

@@ -1,6 +1,6 @@
 """Asynchronous collectives that complete only when they are waited for.
 
-gloo is quick where ranks share a machine: what nobody waits for is mostly there all the same, and
+gloo is quick where ranks share a machine: what is not waited for is mostly there all the same, and
 on a cluster it is not. Where it is asked for, an asynchronous collective works on a copy, and its
 result arrives in the caller's tensors with ``wait()``; or it is waited for at once.
 """
@@ -88,7 +88,8 @@ def issued(
 
 def _is_collected() -> bool:
     """Whether a coalescing manager is open: what is called is only noted there, and issued at its
-    end, for the very tensors."""
+    end, for the very tensors.
+    """
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
     return bool(c10d._world.pg_coalesce_state)
 

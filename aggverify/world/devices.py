@@ -82,11 +82,11 @@ def _join_cpu(place: RankPlace, backend: Backend) -> dict[str, Any]:
 def _join_cuda(place: RankPlace, backend: Backend) -> dict[str, Any]:
     import torch
 
-    told = _join_cpu(place, backend)
+    arguments = _join_cpu(place, backend)
     if backend.shares:
-        return told
+        return arguments
     # Bound to its device at once: the backend would otherwise guess, and hang on a wrong guess.
-    return told | {"device_id": torch.device(place.device)}
+    return arguments | {"device_id": torch.device(place.device)}
 
 
 def _seed_cuda() -> None:
@@ -106,7 +106,7 @@ def _cuda_aspects() -> list[Aspect]:
         ("cuDNN benchmark", cudnn, "benchmark"),
     ]
     return [
-        # After a kernel's assertion nothing more runs in the process, nor is that told at once.
+        # After a kernel's assertion nothing more runs in the process, nor is that reported at once.
         ("CUDA context", torch.cuda.synchronize, None),
         ("CUDA device", torch.cuda.current_device, torch.cuda.set_device),
         (

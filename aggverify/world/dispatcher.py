@@ -28,8 +28,8 @@ from aggverify.world.world import World
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
 # state in every call, would have most of them run twice.
 _MOST_ODD = 8
-# How often it is looked into whether there is room for a job in fresh ranks beside no others: where
-# it is often needed there is too little to go on with.
+# How often it is looked into whether there is room for a job in fresh ranks without any others:
+# where it is often needed there is too little to go on with.
 _MOST_CLEARED = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
 _PLENTY = 4
@@ -80,7 +80,8 @@ class Dispatcher:
 
     def _held_up(self, key: WorldKey) -> bool:
         """Whether others must have done their work first, since there is room for one world only:
-        worlds that start beside it fail, or it does, and all of it is done again."""
+        worlds that start next to it fail, or it does, and all of it is done again.
+        """
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
@@ -165,14 +166,15 @@ class Dispatcher:
 
     def salvage(self, excess: ResourceOveruse = NO_EXCESS) -> list[Task]:
         """After the loss of the template: the tasks that have no outcome. ``excess``: what
-        it was ended for, if anything."""
+        it was ended for, if anything.
+        """
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
             if task.alone or (excess and len(flying) == 1):
-                size, said = task.key.size, self._memory.said()
+                size, received = task.key.size, self._memory.kernel_report()
                 why = excess.text if excess else _TEMPLATE_KILLED
-                fault = Fault("died", None, why, size, out_of_memory=said)
+                fault = Fault("died", None, why, size, out_of_memory=received)
                 task.deliver(
                     replace(
                         fault, processes=excess.processes, held=excess.held, threads=excess.threads
@@ -186,7 +188,7 @@ class Dispatcher:
     def close(self) -> None:
         """Let go of connections; the processes are the launcher's business."""
         for world in self._worlds.values():
-            # Should the launcher have crashed, nobody else ends what the ranks have started.
+            # Should the launcher have crashed, nothing else ends what the ranks have started.
             if (leader := world.links[0].pid) is not None:
                 linux.kill_group(leader)
             world.close()
@@ -216,7 +218,7 @@ class Dispatcher:
                 ):
                     self._clear_for(task)
                     continue
-                # It fails beside others, and not by itself.
+                # It fails next to others, and not by itself.
                 self._one_world |= task.cleared and not (
                     isinstance(outcome, Fault) and outcome.is_internal
                 )
@@ -232,7 +234,7 @@ class Dispatcher:
                     self._unstarted(world.key, world.failure)
 
     def _hurry(self) -> None:
-        """Jobs that do not say their own get less time once one has run away."""
+        """Jobs that do not set their own get less time once one has run away."""
         hurried = min(self._usual.cpu_seconds, self._usual.cpu_seconds_after)
         self._limit(replace(self._usual, cpu_seconds=hurried))
 
@@ -261,7 +263,8 @@ class Dispatcher:
 
     def _clear_for(self, task: Task) -> None:
         """Run it again next, in fresh ranks, while there are no others: for want of processes,
-        memory or files ranks fail before the code under test has done anything."""
+        memory or files ranks fail before the code under test has done anything.
+        """
         self._cleared += 1
         task.alone = task.cleared = True
         self._alone.appendleft(task)
@@ -330,11 +333,11 @@ class Dispatcher:
         self._opened.end(world.number)
 
     def _on_process(self, read: Callable[[], Sequence[Ending] | None], fd: int) -> None:
-        said = read()
-        if said is None:
+        received = read()
+        if received is None:
             self._unwatch(fd)
         try:
-            for header in said or ():
+            for header in received or ():
                 for world in self._worlds.values():
                     if world.number == header.get("world"):
                         rank, status, refused = answers.ending(header, world.key.size)

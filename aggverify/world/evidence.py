@@ -14,7 +14,8 @@ _PRINTED = 5
 
 def evidence(fault: Fault) -> str:
     """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
-    and their Python stack, those alike together; then what the rank at fault printed last."""
+    and their Python stack, equal ones together; then what the rank at fault printed last.
+    """
     error = None if fault.breach else fault.error
     parts = [error.traceback] if error is not None else []
     return "\n\n".join([*parts, *_ranks(fault, error), *_changed(fault), *_printed(fault)])
@@ -31,7 +32,7 @@ def threads_text(threads: Sequence[Stack], crash: str = "") -> str:
 
 
 def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
-    alike: dict[tuple[str, str], list[int]] = {}
+    grouped: dict[tuple[str, str], list[int]] = {}
     known = {*fault.stacks, *fault.inside}
     if fault.crash and fault.rank is not None:
         known.add(fault.rank)
@@ -41,11 +42,11 @@ def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
     for rank in sorted(known):
         call, crash = fault.inside.get(rank), fault.crash if rank == fault.rank else ""
         where = "" if call is None else call.text
-        # Beside a traceback it matters who waits for that rank; its own stack is the traceback.
+        # Next to a traceback it matters who waits for that rank; its own stack is the traceback.
         if where or raised is None:
             stack = threads_text(fault.stacks.get(rank, ()), crash)
-            alike.setdefault((where, stack), []).append(rank)
-    for (where, stack), ranks in alike.items():
+            grouped.setdefault((where, stack), []).append(rank)
+    for (where, stack), ranks in grouped.items():
         yield _who(ranks, where) + (f":\n{stack}" if stack else "")
 
 
@@ -61,10 +62,10 @@ def _who(ranks: Sequence[int], where: str) -> str:
 
 
 def _changed(fault: Fault) -> Iterator[str]:
-    alike: dict[tuple[str, ...], list[int]] = {}
+    grouped: dict[tuple[str, ...], list[int]] = {}
     for rank, names in sorted(fault.changes.items()):
-        alike.setdefault(names, []).append(rank)
-    for names, ranks in alike.items():
+        grouped.setdefault(names, []).append(rank)
+    for names, ranks in grouped.items():
         yield f"{_names(ranks)} had left changed: {', '.join(names)}"
 
 

@@ -35,7 +35,7 @@ class Job:
     share a dispatch with others like it, by the handler's ``together``; should anything at all be
     wrong with what comes back, each runs again by itself. ``fresh``: by ranks that have run no job
     before; the world is replaced if it has. ``backend``: what its ranks are joined by, None for the
-    pool's. ``answer``: bytes that a rank's reply may have, None for no limit of its own.
+    pool's. ``answer``: bytes that a rank's reply may have, None for no limit.
     """
 
     world: int
@@ -50,7 +50,8 @@ class Job:
 class Reply(NamedTuple):
     """What the handler returned on one rank; ``changes`` lists the global state it altered,
     ``notes`` the collectives that it issued (``collectives.read``), none where jobs shared a
-    dispatch."""
+    dispatch.
+    """
 
     data: dict[str, Any]
     blob: bytes
@@ -69,7 +70,8 @@ class Replies:
 class ResourceOveruse:
     """What there was below a template when all of it was ended for that; nothing of any where it
     was not: processes, the mebibytes that they held, their threads, and the mebibytes among those
-    held that were in files in memory."""
+    held that were in files in memory.
+    """
 
     processes: int = 0
     held: int = 0
@@ -97,17 +99,17 @@ NO_EXCESS = ResourceOveruse()
 class Fault:
     """A job that did not come back from every rank, or not with one result.
 
-    ``rank``: the one at fault as far as can be said, else None; ``message``: a sentence with it.
+    ``rank``: the one at fault as far as is known, else None; ``message``: a sentence with it.
     ``size``: of the world. Per rank, where known: ``errors``, what it raised; ``stacks``, its
     threads when it was stopped; ``inside``, the collective it was in; ``traces``, the collectives
     it issued in this job; ``apart``, the one at which ranks first disagree, None for one that
     issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
-    ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
+    ``out_of_memory``: what the kernel reports, if it ended processes of ours for lack of memory.
     ``processes``: how many there were when all were ended for that; ``held``: the mebibytes that
     they held then, if it was for those; ``threads``: theirs, likewise. ``is_internal``: it happened
-    before the code under test was called, in fresh ranks beside no others, so that it is no fault
-    of that code; only where nobody else can have caused it, so it is not part of what is stored.
+    before the code under test was called, in fresh ranks without any others, so that it is no fault
+    of that code; only where nothing else can have caused it, so it is not part of what is stored.
     """
 
     kind: FaultKind
@@ -229,7 +231,8 @@ def _per_rank(pairs: Any, value: Callable[[Any], T]) -> dict[int, T]:
 @dataclass(frozen=True, slots=True)
 class TemplateFailure:
     """The handler could not be constructed: an exception, the process died or hung at
-    import, or the import initialised CUDA."""
+    import, or the import initialised CUDA.
+    """
 
     kind: Literal["exception", "died", "blocked", "runaway", "cuda"]
     message: str

@@ -102,7 +102,7 @@ class Writer:
 class FlightRecord:
     """What one holds: the job it is about, its entries so far, and the last one if inside.
 
-    ``own``: the handler was at work of its own. ``pid``: what the rank calls itself, 0 for none.
+    ``own``: the handler was at its own work. ``pid``: what the rank calls itself, 0 for none.
     """
 
     job: int

@@ -115,7 +115,8 @@ class _ForkServer:
 
     def _count(self) -> None:
         """End a template below which there are more processes or threads than any run needs, or
-        which hold more memory than there is for them."""
+        which hold more memory than there is for them.
+        """
         now = time.monotonic()
         if now - self._counted < _COUNT_EVERY:
             return

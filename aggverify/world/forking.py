@@ -1,5 +1,6 @@
 """Forks: ours, refused where CUDA runs, which does not survive one; and those of the code under
-test, whose child must not go on as a rank."""
+test, whose child must not go on as a rank.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def fork() -> int:
     _Forks.ours = True
     try:
         with warnings.catch_warnings():
-            # Beside threads that sleep (see threads.py), which Python 3.12 warns of.
+            # Next to threads that sleep (see threads.py), which Python 3.12 warns of.
             warnings.simplefilter("ignore", DeprecationWarning)
             return os.fork()
     finally:
@@ -50,8 +51,9 @@ def install_fork_guard() -> None:
 
 
 def reap() -> None:
-    """Let go of children of the code under test that have ended: nobody else may ask for them, and
-    they count as processes until somebody does."""
+    """Let go of children of the code under test that have ended: no other code may ask for them,
+    and they count as processes until somebody does.
+    """
     while _Forks.others:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

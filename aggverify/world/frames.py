@@ -16,7 +16,7 @@ Owner = Literal["candidate", "ours", "torch", "python"]
 _OWNERS = get_args(Owner)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_ALIKE = 3
+_RECURSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Stack:
 @lru_cache(maxsize=4096)
 def owner(file: str) -> Owner:
     """Whose code stands in a file: this package's, torch's, the standard library's, or else the
-    candidate's, with whatever it has imported."""
+    candidate's, with whatever it has imported.
+    """
     if file.startswith(_OURS):
         return "ours"
     if file.startswith(_torch()):
@@ -113,9 +114,9 @@ def _few_of_each(frames: Sequence[Frame]) -> Iterator[str]:
     seen: Counter[Frame] = Counter()
     for frame in frames:
         seen[frame] += 1
-        if seen[frame] <= _ALIKE:
+        if seen[frame] <= _RECURSION:
             yield from _printed(frame)
-        elif seen[frame] == _ALIKE + 1:
+        elif seen[frame] == _RECURSION + 1:
             yield "  ... and again"
 
 

@@ -28,7 +28,7 @@ class Task:
     """A job on its way: where its outcome goes, and its payload as JSON text.
 
     ``alone``: nothing else may be in flight with it, since something was odd when it was.
-    ``cleared``: it is run by fresh ranks beside no others, since others had no room.
+    ``cleared``: it is run by fresh ranks without any others, since others had no room.
     """
 
     deliver: Callable[[Outcome], None]

@@ -1,8 +1,8 @@
-"""A rank that is started, not forked: an interpreter, a hash seed, imports and threads of its own.
+"""A rank that is started, not forked: with its own interpreter, hash seed, imports and threads.
 
 Ranks are forks of one interpreter otherwise, and agree on what trainers' ranks do not: the order of
-a set, what ``hash`` says, what an import has drawn. The process is forked all the same, so that it
-is watched and ended like any other, and becomes the new interpreter at once.
+a set, what ``hash`` returns, what an import has drawn. The process is forked all the same, so that
+it is watched and ended like any other, and becomes the new interpreter at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def become(
     place: RankPlace, joined_by: str, handed: rank.Handed, request: dict[str, Any]
 ) -> NoReturn:
     """Go on as a new interpreter that is this rank."""
-    told = {
+    handover = {
         "place": asdict(place),
         "backend": joined_by,
         "handed": asdict(handed),
@@ -39,7 +39,7 @@ def become(
         "sys_path": sys.path,
     }
     page = os.memfd_create("launched")
-    os.write(page, json.dumps(told).encode())
+    os.write(page, json.dumps(handover).encode())
     for fd in (page, handed.connection, handed.output, handed.recorder, handed.store):
         os.set_inheritable(fd, True)
     Writer(handed.recorder).own(
@@ -52,7 +52,8 @@ def become(
 
 def _environment(place: RankPlace) -> dict[str, str]:
     """What torchrun sets, and no threads but torch's own choice. The hash seed is another one in
-    each rank, and the same one tomorrow."""
+    each rank, and the same one tomorrow.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
     number, size = str(place.rank), str(place.size)
     return kept | {
@@ -74,18 +75,20 @@ def _environment(place: RankPlace) -> dict[str, str]:
 
 
 def main(page: int) -> NoReturn:
-    """Be the rank that the page tells of."""
+    """Be the rank that the page describes."""
     try:
         with open(page, "rb") as file:
             file.seek(0)
-            told = json.load(file)
+            handover = json.load(file)
         linux.share_one_heap()
-        sys.path[:] = told["sys_path"]
+        sys.path[:] = handover["sys_path"]
         sys.argv[:] = ["aggverify"]
         importlib.import_module("torch.distributed")  # before a rank's limits are set
         trace.install()
         forking.install_fork_guard()
-        place, handed = RankPlace(**told["place"]), rank.Handed(**told["handed"])
-        rank.live(place, backend(told["backend"]), handed, lambda: rank.construct(told["request"]))
+        place, handed = RankPlace(**handover["place"]), rank.Handed(**handover["handed"])
+        rank.live(
+            place, backend(handover["backend"]), handed, lambda: rank.construct(handover["request"])
+        )
     finally:
         os._exit(0)

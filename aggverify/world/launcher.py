@@ -38,10 +38,10 @@ from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
-_MOST_SAID = 1 << 26
-"""Bytes of what a handler says of itself."""
+_MOST_READ = 1 << 26
+"""Bytes of a handler's own description."""
 _TURN = 0.1
-"""Seconds after which whoever waits is asked whether that should go on."""
+"""Seconds after which the waiting caller is asked whether that should go on."""
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
@@ -107,8 +107,7 @@ class ForkServer:
         return late
 
     def require(self, backend: Backend) -> int:
-        """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
-        by this backend."""
+        """Return how many devices it has; raises PoolError where it cannot join ranks."""
         if backend.name in self._usable:
             return self._usable[backend.name]
         self._wait_until_ready()
@@ -158,7 +157,7 @@ class ForkServer:
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = LocalTemplate(link.sock, link.output, page, linux.NOBODY, 0, {}, self.mark)
+        opened = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
         try:
             message = {
                 **request,
@@ -174,14 +173,14 @@ class ForkServer:
                 os.close(theirs)
                 os.close(write)
             opened.number = self._until(lambda message: message.get("forked"))
-            # How an earlier one with the same pid ended says nothing about this one.
+            # How an earlier one with the same pid ended is no evidence on this one.
             self._exits.pop(opened.number, None)
             self._excesses.pop(opened.number, None)
             opened.pid = linux.child(self._started.pid, opened.number)
             result = self._constructed(opened, options)
         except BaseException:
             opened.close()
-            # Interrupted anywhere: what the launcher still has to say would be taken for the
+            # Interrupted anywhere: what the launcher still has to send would be taken for the
             # answer to the next request.
             self.close()
             raise
@@ -199,7 +198,7 @@ class ForkServer:
         poll = select.poll()
         poll.register(opened.connection, select.POLLIN)
         poll.register(opened.output.fd, select.POLLIN)
-        decoder, clock = wire.Decoder(_MOST_SAID), Clock()
+        decoder, clock = wire.Decoder(_MOST_READ), Clock()
         watchdog = Watchdog(options.import_patience)
         watchdog.progress(clock.now())
         while True:
@@ -228,7 +227,7 @@ class ForkServer:
     def _heard(
         self, opened: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
-        """What the process says, once all of it has arrived; the code under test is in it."""
+        """The process's message, once all of it has arrived; the code under test is in it."""
         try:
             data = opened.connection.recv(1 << 18)
         except OSError:
@@ -334,11 +333,11 @@ class ForkServer:
     def _lost(self) -> PoolError:
         status, output = self._process.wait(), self._started.output
         size = os.fstat(output).st_size
-        said = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(errors="replace")
-        if self._started.inside and not self._ready and said.startswith(sandbox.MAKER):
-            return PoolError(sandbox.refused(said.strip()))
+        tail = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(errors="replace")
+        if self._started.inside and not self._ready and tail.startswith(sandbox.MAKER):
+            return PoolError(sandbox.refused(tail.strip()))
         text = f"the launcher process {exit_text(status)}"
-        return PoolError(f"{text}:\n{said}" if said else text)
+        return PoolError(f"{text}:\n{tail}" if tail else text)
 
 
 class LocalLauncher:
@@ -357,8 +356,7 @@ class LocalLauncher:
         return self._current().open(request, options)
 
     def require(self, backend: Backend) -> int:
-        """The devices of its kind; raises Unusable, with the reason, where ranks cannot be joined
-        by this backend."""
+        """Return how many devices it has; raises Unusable where it cannot join ranks."""
         return self._current().require(backend)
 
     def _current(self) -> ForkServer:
@@ -372,7 +370,7 @@ class LocalLauncher:
     def excess(self, opened: LocalTemplate) -> ResourceOveruse:
         """What a template was ended for."""
         if opened.launched_by == self._fork_server.mark:
-            with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
+            with contextlib.suppress(PoolError):  # the launcher is gone as well: it is not known
                 return self._fork_server.excess(opened.number)
         return NO_EXCESS
 

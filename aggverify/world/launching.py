@@ -1,5 +1,6 @@
 """Where worlds of ranks come from: a process on this machine (``launcher``), or one for each rank,
-on as many machines as one likes (``cluster``)."""
+on as many machines as one likes (``cluster``).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from aggverify.world.replay_log import ReplayLog
 from aggverify.world.sandbox import Sandbox
 
 Ending = dict[str, Any]
-"""What a process says that ranks are forked from: see ``answers.ending``."""
+"""A message of a process that ranks are forked from: see ``answers.ending``."""
 
 
 class NoRoom(Exception):
@@ -81,7 +82,7 @@ class Launcher(Protocol):
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend; "" for this machine's usual."""
+        """What carries collectives, apart from the backend; "" for this machine's usual."""
         ...
 
     def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:
@@ -90,7 +91,8 @@ class Launcher(Protocol):
 
     def require(self, backend: Backend) -> int:
         """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
-        by this backend."""
+        by this backend.
+        """
         ...
 
     def excess(self, source: Any) -> ResourceOveruse:

@@ -107,7 +107,7 @@ def output_pipe() -> tuple[CapturedOutput, int]:
 
 
 class Received(NamedTuple):
-    """What a rank has sent: so many bytes, and whether anything it had to say was complete."""
+    """What a rank has sent: so many bytes, and whether any message was complete."""
 
     size: int = 0
     complete: bool = False
@@ -164,7 +164,7 @@ class Link:
         return Received(len(data), self.answered + self.prepared > before)
 
     def _take(self, header: dict[str, Any], blob: bytes) -> None:
-        """Take what it says: no more than it was asked for, and that in turn."""
+        """Take its message: no more than it was asked for, and that in turn."""
         if "preparing" in header:
             if header["preparing"] is self.preparing or self.prepared >= 2 * self.asked:
                 raise WireError("it prepares what it was not asked for")

@@ -7,8 +7,8 @@ machine, 8 ranks):
   list. A look at a world (``processes.look``) would take 120 ms, for 1.3 ms, and a hang is to be
   found in 100 ms;
 - it has no state of a thread, no count of its switches and no time that it was runnable, by which
-  ``watchdog`` tells waiting from work;
-- it does not tell memory that is a process's own from memory files (``memory``), nor pids in
+  ``watchdog`` distinguishes waiting from work;
+- it does not separate a process's own memory from memory files (``memory``), nor pids in
   another namespace (``child``).
 
 What is left it would do in no less code, and its import takes 20 ms of each start.
@@ -48,7 +48,7 @@ def adopt_orphans() -> None:
 
 
 def run_as_batch() -> None:
-    """Tell the scheduler that this is batch work.
+    """Declare to the scheduler that this is batch work.
 
     gloo's loop thread otherwise spins on locks whose holder was preempted: 2 to 2.7 times slower
     on two cores. A hint only, so a refusal does not matter.
@@ -105,15 +105,16 @@ def _listed(pid: int, tasks: Iterable[str]) -> list[int] | None:
     return found
 
 
-NOBODY = 1 << 22
+NO_PROCESS = 1 << 22
 """A pid that no process can have."""
 
 
 def child(of: int, number: int) -> int:
-    """The child of a process that calls itself by this number, which is another one in a namespace
-    of its own; ``NOBODY`` where there is none."""
+    """The child of a process that calls itself by this number, which is another one in its own
+    namespace; ``NO_PROCESS`` where there is none.
+    """
     every = sorted(children(of), key=lambda pid: pid != number)
-    return next((pid for pid in every if _own_number(pid) == number), NOBODY)
+    return next((pid for pid in every if _own_number(pid) == number), NO_PROCESS)
 
 
 def _own_number(pid: int) -> int | None:
@@ -137,7 +138,7 @@ def _children_by_scan(pid: int) -> list[int]:
 
 
 _PARENT, _GROUP, _START = 1, 2, 19
-"""Places in what the kernel says of a process after its name."""
+"""Places in the kernel's line on a process, after its name."""
 
 
 def _of_all(place: int, number: int) -> list[int]:
@@ -201,7 +202,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def signal_main_thread(pid: int, number: int) -> None:
     """As os.kill, which gives it to any thread: of a process that was stopped, to the first that
-    goes on, and the others run meanwhile. Raises OSError."""
+    goes on, and the others run meanwhile. Raises OSError.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "tgkill"):  # before glibc 2.30
         os.kill(pid, number)

@@ -65,7 +65,8 @@ class LocalTemplate:
         meeting: Rendezvous | None = None,
     ) -> list[Link]:
         """Have the ranks of a world forked, all or these of them; raises NoRoom, and OSError where
-        this is gone. ``meeting``: where they meet others."""
+        this is gone. ``meeting``: where they meet others.
+        """
         mine = range(key.size) if ranks is None else ranks
         links: list[Link] = []
         handed: list[tuple[int, int, int]] = []

@@ -97,7 +97,7 @@ class Post:
     def __init__(
         self, seat: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
     ) -> None:
-        # What it means that a store is gone is said here, not by torch in twenty lines.
+        # What it means that a store is gone is reported here, not by torch in twenty lines.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         self._part, self._name = seat.part, name
         self._deliver, self._lost = deliver, lost

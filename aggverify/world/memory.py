@@ -1,5 +1,6 @@
-"""The kernel's own account of memory: how much there is, how much a process has of its own, and how
-often one of ours was ended for lack of it."""
+"""The kernel's own account of memory: how much there is, how much is a process's own, and how
+often one of ours was ended for lack of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _ROOT = Path("/")
 
 
 def oom_kills(root: Path = _ROOT) -> tuple[str, int] | None:
-    """The file that says it, and the number; None where none can be read.
+    """The file that counts them, and the number; None where none can be read.
 
     Of this process's control group (version 2, then 1), else of the whole machine.
     """
@@ -44,7 +45,8 @@ def _either(mount: Path, path: str, name: str) -> Iterator[Path]:
 
 def groups(root: Path = _ROOT) -> dict[str, Path]:
     """The folder of this process's control group for each controller (version 1), or for "" the
-    one for all (version 2); those that can be seen."""
+    one for all (version 2); those that can be seen.
+    """
     found: dict[str, Path] = {}
     mount = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError):
@@ -53,7 +55,7 @@ def groups(root: Path = _ROOT) -> dict[str, Path]:
             for name in controllers.split(","):
                 base = mount / name
                 own = base / path.strip("/")
-                # Beside controllers of version 1 the mount is no group, and version 2 has none.
+                # Next to controllers of version 1 the mount is no group, and version 2 has none.
                 if base.is_dir() and (name or (mount / "cgroup.controllers").is_file()):
                     found |= {name: own if own.is_dir() else base}
     return found
@@ -75,8 +77,9 @@ def free(root: Path = _ROOT) -> int:
 
 
 class Own(NamedTuple):
-    """What a process has: bytes of its own and bytes it shares, which are no file's, and threads;
-    nothing once it is gone."""
+    """What a process has: its own bytes and bytes it shares, which are no file's, and threads;
+    nothing once it is gone.
+    """
 
     anonymous: int = 0
     shared: int = 0
@@ -95,7 +98,8 @@ def own(pid: int) -> Own:
 
 def in_files(pids: Iterable[int]) -> int:
     """Bytes in files that exist in memory only and that these processes hold open (memfd), each
-    once: pages that were written and never mapped are no process's own."""
+    once: pages that were written and never mapped are no process's own.
+    """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
         folder = f"/proc/{pid}/fd"
@@ -118,7 +122,7 @@ class OomWatch:
     def __init__(self) -> None:
         self._before = oom_kills()
 
-    def said(self) -> str:
+    def kernel_report(self) -> str:
         """The kernel's words, "" for none."""
         now = oom_kills()
         if now is None or self._before is None or now[1] <= self._before[1]:

@@ -23,7 +23,7 @@ MAX_RANKS = 64
 LEAST_MEMORY = 1 << 30
 SHARE_OF_MEMORY = 0.75
 """Of what is free when the launcher starts, for all processes below it together, at least those
-bytes: a rank by itself has a limit of its own."""
+bytes: a rank by itself has its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Options:
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
     it for code that sleeps, or waits for something outside the machine, on purpose.
     ``second_look``: how long a rank must have slept outside any collective to be taken for blocked.
-    ``silence``: wall-clock limit without any progress, where the other two do not tell.
+    ``silence``: wall-clock limit without any progress, where the other two do not show it.
     ``silence_after``: the same once a job was held up for good.
     ``memory``: address space of a rank beyond what it started with.
     ``import_memory``: what the handler's construction may write to beyond what torch takes.

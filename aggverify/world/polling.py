@@ -1,7 +1,7 @@
 """Processes that do nothing but look whether something has come, and sleep again.
 
 On a busy machine they are hardly ever seen asleep: each time they wake they wait for a processor,
-as one does that has work. What tells them apart is how little they do each time before they go to
+as one does that has work. What distinguishes them is how little they do each time before they go to
 sleep by themselves; who has work is made to leave the processor instead.
 """
 
@@ -16,7 +16,7 @@ from aggverify.world.processes import Slept
 _LITTLE = 0.0003
 """Seconds of processor time each time it wakes: a look takes a third of that."""
 _OFTEN = 20
-"""Times that each has gone to sleep, to be said to do nothing else."""
+"""Times that each has gone to sleep, to be known to do nothing else."""
 
 
 @dataclass(slots=True)

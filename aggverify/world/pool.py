@@ -24,7 +24,7 @@ class Pool:
 
     Returns at once, torch is imported meanwhile. ``launcher`` may be shared by pools with
     different options: each then ends its own templates only, and one that asks for another sandbox
-    has a launcher of its own. Raises PoolError where ranks cannot run. Not safe for use by several
+    has its own launcher. Raises PoolError where ranks cannot run. Not safe for use by several
     threads at a time.
     """
 
@@ -38,7 +38,7 @@ class Pool:
         # Held until closed, since what they hold open is not closed by being forgotten.
         self._templates: list[Template] = []
         own = None if launcher else self._launcher
-        # A pool that nobody closed must not outlive its owner, nor the interpreter.
+        # A pool that was not closed must not outlive its owner, nor the interpreter.
         self._finalizer = weakref.finalize(self, _end, self._templates, own)
 
     @property
@@ -65,11 +65,11 @@ class Pool:
         paths: Sequence[str] = (),
         more: Mapping[str, Any] | None = None,
     ) -> Template | TemplateFailure:
-        """Construct ``module:Class`` with ``setup`` (JSON-able) in a process of its own.
+        """Construct ``module:Class`` with ``setup`` (JSON-able) in its own process.
 
         ``paths`` come before everything on sys.path there; ``more`` are options other than the
         pool's. What goes wrong in the import or the construction comes back as a TemplateFailure;
-        PoolError says the pool itself is broken.
+        PoolError means that the pool itself is broken.
         """
         if not self._finalizer.alive:
             raise PoolError("the pool is closed; make a new Pool()")
@@ -88,7 +88,8 @@ class Pool:
     def joined_by(self, name: str, ranks: int, *, far: bool = False) -> Backend:
         """The backend of that name, or the first of those that so many ranks can have here for
         ``auto``; raises InputError, and PoolError where it cannot be had. ``far``: not on
-        processors."""
+        processors.
+        """
         if name != AUTO:
             chosen = backend(name)
             self._launcher.require(chosen)

@@ -44,8 +44,8 @@ def finished(
     odd = disagreement({rank: _trace(header) for rank, header in enumerate(headers)})
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
-        alike = len(types) == 1 and odd is None
-        return Postmortem(links, number, watched, sight).raised(), usable and alike
+        same_exit = len(types) == 1 and odd is None
+        return Postmortem(links, number, watched, sight).raised(), usable and same_exit
     if odd is not None:
         return Postmortem(links, number, watched, sight).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
@@ -162,13 +162,14 @@ class Postmortem:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """What ranks said of themselves on the way: another one where any has got further."""
+        """What ranks reported of themselves on the way: another one where any has got further."""
         return self._signs
 
     @property
     def asleep(self) -> list[int]:
         """Ranks that have not answered and are in no collective, while what the others have done
-        says nothing against it."""
+        is no evidence against it.
+        """
         if self._left or disagreement(self._traces) is not None:
             return []
         return [link.rank for link in self._links if self._idle(link)]
@@ -224,7 +225,7 @@ class Postmortem:
         link = self._links[rank]
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT and rank not in self._own:
-            # gloo aborts when message sizes do not match: say why rather than how.
+            # gloo aborts when message sizes do not match: report why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
         crash, threads = parse(flight_recorder.dump(link.recorder))
@@ -268,10 +269,10 @@ class Postmortem:
     def _no_room(self, kind: FaultKind, rank: int) -> bool:
         """Whether the machine has no room for what the code under test asks of it."""
         if kind == "exception":
-            said = [self._errors[rank].message] if rank in self._errors else []
+            texts = [self._errors[rank].message] if rank in self._errors else []
         else:
-            said = [self._links[rank].output.drain()] if kind == "died" else []
-        return any(map(resource_headroom.ran_out, said)) and bool(resource_headroom.tight())
+            texts = [self._links[rank].output.drain()] if kind == "died" else []
+        return any(map(resource_headroom.ran_out, texts)) and bool(resource_headroom.tight())
 
     def _crowd(self) -> ResourceOveruse:
         """More processes or threads, below these ranks, than any run needs."""
@@ -285,8 +286,9 @@ class Postmortem:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at work of its own, on the rank at fault or on one that the
-        others wait for."""
+        """Whether the handler was at its own work, on the rank at fault or on one that the
+        others wait for.
+        """
         if kind in ("exception", "died"):
             return rank in self._own
         if self._own & self._errors.keys():

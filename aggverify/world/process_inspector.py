@@ -1,5 +1,6 @@
 """Where the processes of ranks are seen and signalled: on this machine, or on several
-(``cluster``)."""
+(``cluster``).
+"""
 
 from __future__ import annotations
 
@@ -45,9 +46,9 @@ class ProcessInspector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalInspector:
-    """This machine, and the process that ranks are forked from."""
+    """Inspects this machine, and the process that ranks are forked from."""
 
-    template: int = linux.NOBODY
+    template: int = linux.NO_PROCESS
 
     def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
         return processes.look(pids, ticking)

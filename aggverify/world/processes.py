@@ -1,4 +1,4 @@
-"""What /proc tells of processes and of their threads."""
+"""What /proc shows of processes and of their threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What /proc tells of a thread: state, how often it was switched to, seconds it had a processor
+    """What /proc shows of a thread: state, how often it was switched to, seconds it had a processor
     and seconds it was runnable, running or waiting for one.
 
     ``ticks``: whether it wakes by itself, however long nothing happens.
@@ -36,7 +36,7 @@ class Thread:
 class Look:
     """One look at some processes and those they started; ``cpu``: seconds per process.
 
-    ``roots`` says whom each of them descends from, ``load`` how many threads want to run for each
+    ``roots`` has what each of them descends from, ``load`` how many threads want to run for each
     processor of the machine. A mere ``glance`` has the main threads of the
     processes themselves only.
     """
@@ -98,7 +98,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(folder: str) -> _Stat | None:
-    """None once it has ended, also where nobody has taken note of that: it does not sleep."""
+    """None once it has ended, also where its end was not collected: it does not sleep."""
     try:
         stat = _read(f"{folder}/stat")
     except OSError:
@@ -151,7 +151,8 @@ def _load() -> float:
 def contention(pids: Iterable[int]) -> float:
     """How many times longer than alone on the machine the first threads of these processes, and of
     this one, take: the time that they wait for a processor counts as well. 1.0 where the kernel
-    does not tell."""
+    does not show it.
+    """
     total = ran = 0.0
     for pid in (os.getpid(), *pids):
         with contextlib.suppress(OSError, ValueError):  # ended, or no CONFIG_SCHED_INFO
@@ -168,7 +169,7 @@ class Slept(NamedTuple):
 
 
 def slept(pid: int) -> Slept | None:
-    """None where it has ended, or the kernel does not tell."""
+    """None where it has ended, or the kernel does not show it."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         folder = Path(f"/proc/{pid}")
         status = (folder / "status").read_text()

@@ -222,7 +222,7 @@ class _Loop:
         return False
 
     def _prepare(self, jobs: Sequence[dict[str, Any]]) -> None:
-        """What the handler has to do first, seen by the parent and with evidence of its own."""
+        """What the handler has to do first, seen by the parent and with its own evidence."""
         prepare = self._preparation(jobs)
         if prepare is None:
             return

@@ -29,7 +29,7 @@ class NodeAgents(Protocol):
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
         """Each its own request; their answers."""
 
-    def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
+    def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """What needs no answer."""
 
 
@@ -122,7 +122,7 @@ class RemoteLink(Link):
         if self.out:
             page = self._page
             request = page.request("write", asked=self.asked, most=self.decoder.most)
-            page.hosts.tell(page.host, request, bytes(self.out))
+            page.hosts.send(page.host, request, bytes(self.out))
             self.out.clear()
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class RemoteInspector:
 
     def child(self, rank: int, number: int) -> int:
         found = self._asked("child", {rank: {"rank": rank, "number": number}})[rank]
-        return linux.NOBODY if found == linux.NOBODY else _far(rank, found)
+        return linux.NO_PROCESS if found == linux.NO_PROCESS else _far(rank, found)
 
     def wake(self) -> None:
         self._asked("wake", {n: {} for n in self.ranks})

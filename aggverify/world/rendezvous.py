@@ -1,5 +1,6 @@
 """Which of the processes that torchrun or srun has started this one is, where their store is, and
-by which network interface their ranks talk."""
+by which network interface their ranks talk.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 
 @dataclass(frozen=True, slots=True)
 class RankInfo:
-    """This process among those that were launched together, and where their store is.
+    """The place of this process among those that were launched together, and where their store is.
 
     ``serves``: whether the store is in the first of them, not in the launcher. ``restarts``: how
     often all were started again, of at most so many times.
@@ -60,8 +61,9 @@ class RankInfo:
 
 
 def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
-    """Of this process, None where nobody has launched several; raises InputError where it is not
-    said where their store is."""
+    """Of this process, None where no launcher has started several; raises InputError where it is
+    not declared where their store is.
+    """
     names = _TORCHRUN if "TORCHELASTIC_RUN_ID" in environment else _SRUN
     number, size = (environment.get(names[key], "") for key in ("number", "size"))
     if not (number.isdigit() and size.isdigit() and int(number) < int(size)):
@@ -112,8 +114,9 @@ def machine() -> str:
 
 
 def interface(seat: RankInfo) -> str:
-    """By which other machines reach this one: what the backend is told to use, else the one that
-    leads to the store; "" where that is the loopback interface."""
+    """By which other machines reach this one: what the backend is configured to use, else the one
+    that leads to the store; "" where that is the loopback interface.
+    """
     if named := os.environ.get(_INTERFACE, ""):
         return named
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:

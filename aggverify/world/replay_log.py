@@ -18,7 +18,8 @@ _PART = "aggverify/so-far"
 
 class ReplayLog:
     """The replies of one run. ``known``: how many there were when it was taken up. ``over``:
-    whether an earlier start has come to its end."""
+    whether an earlier start has come to its end.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""How much headroom the machine leaves for ranks: processes and open files, and who says so."""
+"""How much headroom the machine leaves for ranks: processes and open files, and what reports it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Errors of the kernel that refuses one more process, thread or open file."""
 
 
-_SAID: Mapping[str, tuple[str, ...]] = {
+_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "processes": (os.strerror(errno.EAGAIN), "start new thread"),
     "open files": (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
 }
 """By the kernel, torch and the interpreter, of code that asked for more of these; not of memory, of
-which a rank has a limit of its own."""
+which a rank has its own limit."""
 
 
 def ran_out(message: str) -> bool:
-    """Whether an exception, or the last words of a process, say that there was no more."""
+    """Whether an exception, or the last words of a process, report that there was no more."""
     return bool(_lacking(message))
 
 
 def _lacking(message: str) -> set[str]:
-    """Of what it says that there was no more."""
-    return {what for what, said in _SAID.items() if any(words in message for words in said)}
+    """What it reports to be used up."""
+    return {
+        what for what, messages in _MESSAGES.items() if any(words in message for words in messages)
+    }
 
 
 def tight(root: Path = _ROOT) -> tuple[str, ...]:
@@ -65,7 +67,9 @@ class PidsWatch:
         self._before = self._refusals()
 
     def refused(self) -> bool:
-        """Whether it has: whoever was refused may wait for it, or others for whoever it was."""
+        """Whether it has: a process that was refused may wait for it, or others for that
+        process.
+        """
         return self._refusals() > self._before
 
     def _refusals(self) -> int:
@@ -94,6 +98,6 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def without(text: str, why: str | None, root: Path = _ROOT) -> str:
     """What cannot be done and why, with the limits that may be to blame."""
-    lacking = _lacking(why or "") or set(_SAID)
+    lacking = _lacking(why or "") or set(_MESSAGES)
     limits = "; ".join(text for what, text in _limits(root) if what in lacking)
     return f"{text}: {why or 'no room'}" + (f" ({limits})" if limits else "")

@@ -1,5 +1,6 @@
 """``--sandbox``: the launcher and all below it, made by bubblewrap (``bwrap``), without network
-beyond loopback, home directory, other people's processes and files to write to."""
+beyond loopback, home directory, other people's processes and files to write to.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +40,14 @@ _SWITCHES = (
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """``shown``: folders that can be read in it, beside the system's and Python's own."""
+    """``shown``: folders that can be read in it, in addition to the system's and Python's own."""
 
     shown: tuple[Path, ...] = ()
 
     def command(self, inner: Sequence[str], filtered: int, *, follow: bool) -> list[str]:
         """``inner`` in it, as its first process; raises PoolError where it would show what it is to
-        hide. ``filtered``: the file with the filter. ``follow``: ends with the calling thread."""
+        hide. ``filtered``: the file with the filter. ``follow``: ends with the calling thread.
+        """
         return [
             MAKER,
             *(f"--unshare-{what}" for what in ("user", "ipc", "pid", "net", "uts", "cgroup-try")),
@@ -94,13 +96,13 @@ def filtered() -> int:
     return system_calls.program()
 
 
-def refused(said: str) -> str:
+def refused(message: str) -> str:
     """Why none could be made, in bwrap's own words and with the switch that may be to blame."""
     for name, value in _SWITCHES:
         file = Path("/proc/sys") / name
         if file.is_file() and file.read_text().strip() == value:
-            said += f" (sysctl {name.replace('/', '.')} is {value})"
-    return f"no sandbox can be made here: {said or 'bwrap does not say why'}"
+            message += f" (sysctl {name.replace('/', '.')} is {value})"
+    return f"no sandbox can be made here: {message or 'bwrap does not say why'}"
 
 
 def _histories(shown: Path) -> Iterator[Path]:
@@ -120,7 +122,7 @@ def _own(folder: Path) -> tuple[str, ...]:
 def _home() -> Path:
     try:
         return Path.home().resolve()
-    except RuntimeError:  # nobody knows of one
+    except RuntimeError:  # none is known
         return Path("/")
 
 

@@ -1,7 +1,7 @@
 """One of the processes that torchrun or srun has started: has a rank of every world.
 
-It has a launcher of its own, as a pool has, and does with it what the driver writes: constructs
-handlers, has its rank of a world forked, looks at that one's process. What the rank says is read
+It has its own launcher, as a pool has, and does with it what the driver writes: constructs
+handlers, has its rank of a world forked, looks at that one's process. What the rank sends is read
 and checked here as a pool does, and written to the driver.
 """
 
@@ -38,7 +38,8 @@ from aggverify.world.rendezvous import RankInfo, Rendezvous
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
 _FIRST_SPEAKS = 10.0
-"""Seconds in which the first one says what is wrong: a launcher ends it when another has failed."""
+"""Seconds in which the first one reports what is wrong: a launcher ends it when another has
+failed."""
 _SHOWN = 1 << 13
 """Bytes at the beginning, and at the end, of what a rank prints at a time."""
 
@@ -47,15 +48,15 @@ Answer = dict[str, Any]
 
 
 def main(path: str, parent: int) -> NoReturn:
-    """Be the first of them, beside the driver that has started this process."""
+    """Be the first of them, next to the driver that has started this process."""
     sys.path[:] = json.loads(path)
     _ends_with(parent)
     seat = rendezvous.rank_info(os.environ)
     sys.exit(ABANDONED if seat is None else serve(replace(seat, serves=False)))
 
 
-def beside(seat: RankInfo) -> int:
-    """Be another one; its exit code. Says nothing: the first one does."""
+def node_agent(seat: RankInfo) -> int:
+    """Be another one; its exit code. Prints nothing: the first one does."""
     _ends_with(os.getppid())
     return serve(seat)
 
@@ -97,25 +98,25 @@ def serve(seat: RankInfo) -> int:
 class _Relayed(Link):
     """A rank's link whose answers go on to the driver as they are."""
 
-    __slots__ = ("tell",)
+    __slots__ = ("report",)
 
-    tell: Callable[[str, Any, bytes], None]
+    report: Callable[[str, Any, bytes], None]
 
     def _take(self, header: dict[str, Any], blob: bytes) -> None:
         Link._take(self, header, blob)
         self.replies.clear()
-        self.tell("said", None, wire.encode(header, blob))
+        self.report("said", None, wire.encode(header, blob))
 
 
 class _Heard(Printed):
     """What a rank prints goes on to the driver: how much at a time, its beginning and its end."""
 
-    def __init__(self, tell: Callable[[str, Any, bytes], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str, Any, bytes], None]) -> None:
+        self._report = report
 
     def add(self, data: bytes) -> None:
         shown = data if len(data) <= 2 * _SHOWN else data[:_SHOWN] + data[-_SHOWN:]
-        self._tell("printed", len(data), shown)
+        self._report("printed", len(data), shown)
 
 
 class _Held:
@@ -127,7 +128,7 @@ class _Held:
 
 
 class _Serving:
-    """Does what letters say, one by one, and tells what ranks do."""
+    """Does what requests ask, one by one, and reports what ranks do."""
 
     def __init__(self, seat: RankInfo, launcher: LocalLauncher, post: Post, letters: Ear) -> None:
         self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
@@ -137,7 +138,7 @@ class _Serving:
         self._readers: dict[int, Callable[[], bool]] = {}
 
     def run(self) -> int:
-        """Serve until the driver says how to end, or is lost; the exit code."""
+        """Serve until the driver sends how to end, or is lost; the exit code."""
         while True:
             for fd, _ in self._poll.poll():
                 if fd == self._letters.fileno():
@@ -149,18 +150,18 @@ class _Serving:
                 elif (reader := self._readers.get(fd)) is not None and not reader():
                     self._forget(fd)
 
-    def _tell(self, header: dict[str, Any], blob: bytes = b"") -> None:
+    def _report(self, header: dict[str, Any], blob: bytes = b"") -> None:
         self._post.send("driver", {"from": self._seat.number, **header}, blob)
 
     def _done(self, request: Request, blob: bytes) -> int | None:
-        """Do it; the exit code where that is what it says."""
+        """Do it; the exit code where that is the request."""
         code: int | None = request["code"] if request["op"] == "end" else None
         try:
             answer = {} if code is not None else self._answer(request, blob)
         except AggverifyError as error:
             answer = {"error": str(error)}
         if "id" in request:
-            self._tell({"id": request["id"], "answer": answer})
+            self._report({"id": request["id"], "answer": answer})
         return code
 
     def _answer(self, request: Request, blob: bytes) -> Answer:
@@ -202,15 +203,15 @@ class _Serving:
         return {"description": opened.description, "lacks_threads": opened.lacks_threads}
 
     def _ended(self, template: int, read: Callable[[], Any]) -> bool:
-        """Tell what the template says of its ranks; whether there may be more."""
+        """Report what the template sends of its ranks; whether there may be more."""
         try:
-            said = read()
+            received = read()
         except OSError:
-            self._tell({"template": template, "over": True})
+            self._report({"template": template, "over": True})
             return False
-        for ending in said or ():
-            self._tell({"template": template, "ending": ending})
-        return said is not None
+        for ending in received or ():
+            self._report({"template": template, "ending": ending})
+        return received is not None
 
     def _close(self, template: int) -> None:
         if (held := self._held.pop(template, None)) is not None:
@@ -244,15 +245,15 @@ class _Serving:
             )
         except NoRoom as error:
             return {"refused": str(error)}
-        except OSError:  # it is gone, which the driver is told by its end
+        except OSError:  # it is gone, which the driver learns from its end
             return {}
 
-        def tell(what: str, value: Any, blob: bytes) -> None:
-            self._tell({"template": template, "world": world, what: value}, blob)
+        def report(what: str, value: Any, blob: bytes) -> None:
+            self._report({"template": template, "world": world, what: value}, blob)
 
         link = held.links[world] = _Relayed(me, made.sock, made.output, made.recorder)
-        link.tell = tell
-        link.output.heard = _Heard(tell)
+        link.report = report
+        link.output.heard = _Heard(report)
         self._follow(link.sock.fileno(), lambda: self._read(link))
         self._follow(link.output.fd, lambda: link.output.read() > 0)
         return {}
@@ -261,7 +262,7 @@ class _Serving:
         link.write()
         link.read()
         if link.ended:
-            link.tell("ended", link.garbage, b"")
+            link.report("ended", link.garbage, b"")
         else:
             self._poll.modify(link.sock, _wanted(link))
         return not link.ended

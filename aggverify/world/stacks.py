@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from aggverify.world import flight_recorder, linux
 from aggverify.world.frames import Frame, Stack, owner
 
-# faulthandler writes the stacks when a process gets this; nobody else uses it.
+# faulthandler writes the stacks when a process gets this; nothing else uses it.
 STACK_SIGNAL = signal.SIGRTMAX - 5
 
 _PATIENCE = 0.25
@@ -21,7 +21,8 @@ _PAUSE = 0.003
 
 def ask(pid: int, *, wake: bool) -> None:
     """Have a process write them; ``wake``: one that was stopped could not, and goes on, its main
-    thread with this before anything else."""
+    thread with this before anything else.
+    """
     with contextlib.suppress(OSError):
         if wake:
             linux.signal_main_thread(pid, STACK_SIGNAL)

@@ -61,7 +61,7 @@ class Guard:
         try:
             if [look() for look in self._looks] == self._expected:
                 return [], False
-        except Exception:  # a working directory that was removed, say: named below
+        except Exception:  # such as a working directory that was removed: named below
             pass
         return self._undo()
 

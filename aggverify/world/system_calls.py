@@ -1,7 +1,7 @@
 """Which system calls a sandbox refuses, as libseccomp's program for the kernel.
 
-What torch, gloo and a reducer need is allowed, which nobody can list; refused is what changes the
-machine, reaches other processes, or has been a way out of sandboxes like this one.
+What torch, gloo and a reducer need is allowed, of which there is no list; refused is what changes
+the machine, reaches other processes, or has been a way out of sandboxes like this one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REFUSED = (
     "clock_adjtime", "name_to_handle_at", "open_by_handle_at", "vhangup",
 )  # fmt: skip
 _NEW_USER = 0x10000000
-"""CLONE_NEWUSER: nobody gets rights in a namespace of their own making."""
+"""CLONE_NEWUSER: no process gets rights in a namespace that it has made."""
 _FAMILIES = (17, 38, 40)
 """AF_PACKET, AF_ALG, AF_VSOCK: sockets that no network namespace holds, or that nothing needs."""
 

@@ -49,7 +49,7 @@ class Pending:
     def stumbles(self) -> bool:
         """Wait for the first half of the outcomes, or a fault among them; whether there is one.
 
-        What happens to be there of the others has no say: every run does the same.
+        What happens to be there of the others does not count: every run does the same.
         """
         if not self._given_up:
             self._template.drive(lambda: self._stumbles or not self._left_of_half)
@@ -135,7 +135,7 @@ class Template:
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
-        self._beside: list[Template] = []
+        self._siblings: list[Template] = []
         self._doubt, self._imports = FallbackImport(), False
         self._digest = ""
 
@@ -164,7 +164,7 @@ class Template:
 
     @property
     def carried(self) -> str:
-        """What carries collectives, beside the backend; "" for this machine's usual."""
+        """What carries collectives, apart from the backend; "" for this machine's usual."""
         return self._launcher.carried
 
     @property
@@ -206,11 +206,12 @@ class Template:
             raise
         return pending
 
-    def beside(
+    def sibling(
         self, setup: Mapping[str, Any], more: Mapping[str, Any], *, launched: bool = False
     ) -> Template | TemplateFailure:
         """Another one of the same handler with more in its setup, and under other options; it ends
-        with this one. ``launched``: its ranks are started, not forked."""
+        with this one. ``launched``: its ranks are started, not forked.
+        """
         options = replace(self._options, **more)
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
         if launched:
@@ -218,8 +219,8 @@ class Template:
         opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened
-        self._beside.append(Template(opened, request, options, self._launcher))
-        return self._beside[-1]
+        self._siblings.append(Template(opened, request, options, self._launcher))
+        return self._siblings[-1]
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
@@ -240,7 +241,7 @@ class Template:
 
     def close(self) -> None:
         """End every rank and the template process; does nothing the second time."""
-        for template in self._beside:
+        for template in self._siblings:
             template.close()
         self._closed = True
         self._give_up()

@@ -81,7 +81,8 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
 
 class _ChildSignal:
     """What the import does on SIGCHLD: ignoring it has the kernel reap our ranks, and so may a
-    handler. Set aside here, and given back to ranks."""
+    handler. Set aside here, and given back to ranks.
+    """
 
     def __init__(self) -> None:
         self._theirs = signal.getsignal(signal.SIGCHLD)
@@ -196,7 +197,7 @@ class _Template:
                 os.close(fd)
 
     def _wait_for_all(self) -> None:
-        """Until no rank is left: all were told to end, and this world needs the room."""
+        """Until no rank is left: all were asked to end, and this world needs the room."""
         while self._places:
             for fd, _ in self._poll.poll(20):
                 if fd != self._connection.fileno():

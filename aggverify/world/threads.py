@@ -1,4 +1,4 @@
-"""Threads that an import has left running: whether ranks may be forked beside them.
+"""Threads that an import has left running: whether ranks may be forked next to them.
 
 A fork keeps the thread that forks, and no other. A thread of Python's was started for a purpose,
 and may hold locks that a rank needs. One that never enters Python and sleeps, as jemalloc's for
@@ -22,7 +22,7 @@ _MOST_LOOKS = 60
 
 
 def left_over() -> Threads:
-    """What threads there are beside the one that asks; those of Python's count as at work."""
+    """What threads there are besides the one that asks; those of Python's count as at work."""
     if not _others():
         return "none"
     if threading.active_count() > 1 or len(sys._current_frames()) > 1:

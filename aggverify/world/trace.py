@@ -1,7 +1,7 @@
 """Note every collective a rank issues, by wrapping torch.distributed's functions.
 
 gloo itself is silent about ranks that disagree on dtype or operation, and hangs or aborts on the
-rest; the notes of all ranks side by side tell what went wrong. An entry is a line that
+rest; the notes of all ranks side by side show what went wrong. An entry is a line that
 ``collectives.read`` makes a value of; entries of one group must agree on all its ranks, in order,
 but for the place: the line of code under test that issued it, empty for this package's own.
 Point-to-point calls and others that differ between ranks by right get an empty group name.
@@ -75,7 +75,8 @@ class Tracer:
 
     def own(self, *, begins: bool) -> None:
         """Note that work of the handler's own begins or ends: what fails in it is no fault of the
-        code under test."""
+        code under test.
+        """
         if self.recorder is not None:
             self.recorder.own(begins=begins)
 

@@ -1,4 +1,4 @@
-"""Tell a world that is blocked from one that is slow, by looking at its threads in /proc.
+"""Distinguish a world that is blocked from one that is slow, by looking at its threads in /proc.
 
 A world is blocked when every thread of every unfinished rank, and of the processes it started,
 sleeps and has not been switched to between looks: three looks in a row 5 ms apart, more of them
@@ -13,7 +13,7 @@ tenth of a second all their threads together were runnable for less than a fifth
 A backend's own threads may wake by themselves, however long nothing happens. On a machine with much
 to do they wait for a processor each time, so that a look without any runnable thread is rare. Where
 no other thread has been switched to for a while (longer on a busy machine), and each of these many
-times, what they used of a processor tells: next to nothing, if nothing has come.
+times, what they used of a processor shows it: next to nothing, if nothing has come.
 
 Reading every thread of eight ranks takes milliseconds, so a glance comes first: while the main
 thread of any of them runs, no more is read.
@@ -45,7 +45,8 @@ def _looks_needed(load: float) -> float:
 @dataclass(slots=True)
 class _Ticks:
     """Looks over some time in which nothing is switched to but threads that wake by themselves, to
-    tell their waking from their work."""
+    distinguish their waking from their work.
+    """
 
     first: Look | None = None
     since: float = 0.0
@@ -68,7 +69,7 @@ class _Ticks:
 
 @dataclass(slots=True)
 class _Window:
-    """Looks over some time, to tell polling from work."""
+    """Looks over some time, to distinguish polling from work."""
 
     first: Look | None = None
     since: float = 0.0
@@ -136,13 +137,13 @@ class Watchdog:
             self._window.first = self._ticks.first = None
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
-        """Take a look, which must be due; True when the world can be said to be blocked."""
+        """Take a look, which must be due; True when the world is known to be blocked."""
         seen = self.sight.glance(pids)
         if not seen.running:
             seen = self.sight.look(pids, self.ticking)
         last, self._last = self._last, seen
         self._note(seen)
-        if not seen.threads:  # /proc tells nothing, or all have just ended
+        if not seen.threads:  # /proc shows nothing, or all have just ended
             self.next_look = now + _LOOK_AT_MOST_EVERY
             return False
         busy = seen.running and (last is None or last.running)
@@ -151,7 +152,7 @@ class Watchdog:
         self.next_look = now + self._pause
         quiet = not seen.running and last is not None and seen.switches == last.switches
         self._quiet = self._quiet + 1 if quiet else 0
-        # Both take every look, whatever the other says.
+        # Both take every look, whatever the other finds.
         polling, ticks = self._window.polling(seen, now), self._ticks.alone(seen, now)
         return polling or ticks or self._quiet >= _looks_needed(seen.load)
 

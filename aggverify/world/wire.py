@@ -99,7 +99,7 @@ def _header(text: bytes) -> dict[str, Any]:
 
 
 def send(sock: socket.socket, header: Any, blob: bytes = b"", fds: Sequence[int] = ()) -> None:
-    """Send one frame on a blocking socket, with open files beside it."""
+    """Send one frame on a blocking socket, with open files attached."""
     data = encode(header, blob)
     if fds:
         sent = socket.send_fds(sock, [data[: _PREFIX.size]], fds)

@@ -30,7 +30,7 @@ _DOUBT = 0.25
 _GO = encode({"go": True})
 # How often a rank that sleeps is looked at, until it is believed to do so for good.
 _DOZING = 0.05
-# Among the lines on which ranks have slept for good: that some have, on lines that nothing tells.
+# Among the lines on which ranks have slept for good: that some have, on lines that are not known.
 _SILENT: frozenset[tuple[str, int]] = frozenset()
 # How many times as long ranks may sleep while they start.
 _START = 5
@@ -130,7 +130,8 @@ class World:
 
     def advance(self, now: float) -> list[tuple[Task, Outcome]]:
         """Outcomes that are certain: of dispatches with nothing odd about them, and of a job that
-        was in flight by itself. About anything else the world is ``broken``, no more is said.
+        was in flight by itself. About anything else the world is ``broken``, nothing more is
+        reported.
         """
         if not self.ready:
             self._start(now)
@@ -190,7 +191,8 @@ class World:
 
     def _left_alone(self, unanswered: Sequence[Link]) -> bool:
         """Whether a rank has raised before the code under test was called, and the others are in
-        collectives, where they may wait in ways that take long to be told from work."""
+        collectives, where they may wait in ways that take long to be distinguished from work.
+        """
         failed = any(
             "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
             for link in self.links
@@ -199,7 +201,7 @@ class World:
         return failed and all(flight_recorder.read(link.recorder).inside for link in unanswered)
 
     def _alone(self, now: float) -> Fault | None:
-        """Tell of the rank that raised; wait a moment, as another one may be about to die."""
+        """Report the rank that raised; wait a moment, as another one may be about to die."""
         if self._end_seen is None:
             self._end_seen = now
         if now - self._end_seen < _FOLLOWERS:
@@ -219,10 +221,12 @@ class World:
         if len(known) < len(unanswered) and now - self._end_seen < patience:
             self.watchdog.next_look = now + 0.002
             return None
-        # The first to end is the cause; of several that ended alike the lowest is named.
+        # The first to end is the cause; of several that ended in the same way the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
-        alike = [link.rank for link in dead if link.exit_status == first.exit_status]
-        return (self._death_scene or self._scene()).died(min(alike), self._memory.said())
+        same_status = [link.rank for link in dead if link.exit_status == first.exit_status]
+        return (self._death_scene or self._scene()).died(
+            min(same_status), self._memory.kernel_report()
+        )
 
     def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
         """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
@@ -235,13 +239,13 @@ class World:
         return _FOLLOWERS if known and not seen.running else _STATUS_PATIENCE
 
     def _loud(self, unanswered: Sequence[Link]) -> Callable[[], Fault] | None:
-        """How to tell that one of these ranks prints without end."""
+        """How to show that one of these ranks prints without end."""
         most = self.options.printed
         loud = [link.rank for link in unanswered if link.output.size > most]
         return partial(self._scene().prints, loud[0], most) if loud else None
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
-        """How to tell that these ranks are blocked or run away; None while they may finish."""
+        """How to show that these ranks are blocked or run away; None while they may finish."""
         silence = self.options.silence
         if _SILENT in self.known:
             silence = min(silence, self.options.silence_after)
@@ -257,7 +261,7 @@ class World:
         limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
-            # Of several that run away side by side the lowest, whoever came first past the post.
+            # Of several that run away side by side the lowest, whichever was seen first.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return partial(self._scene().runaway, min(away), limit)
         return None
@@ -268,7 +272,8 @@ class World:
 
     def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
         """Whether ranks that do nothing do so for good. One asleep outside any collective may wake
-        by itself: it is looked at again after a while, unless others have slept there for good."""
+        by itself: it is looked at again after a while, unless others have slept there for good.
+        """
         if not scene.asleep:
             return True
         if scene.signs != self._signs:
@@ -317,11 +322,12 @@ class World:
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
         """Whether all that are not ready have slept for good: backends that are refused a thread
-        may wait for it for ever."""
+        may wait for it for ever.
+        """
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING
-        if linux.NOBODY in pids:
+        if linux.NO_PROCESS in pids:
             self._asleep_since = now
             return False
         theirs = not all(page.own for page in seen.values())
@@ -341,7 +347,7 @@ class World:
             if "error" not in header:
                 # It is sent signals: it must be one of ours.
                 pid = self.sight.child(rank, header["ready"])
-                if pid != linux.NOBODY:
+                if pid != linux.NO_PROCESS:
                     link.pid = pid
                 else:
                     link.garbage = "sent what is no answer: ready is none of its processes"
@@ -361,9 +367,9 @@ class World:
             self._fail(Fault("died", rank, text, size, is_internal=True))
         elif link.exit_status is not None:
             text = f"rank {rank} {exit_text(link.exit_status)} while it started"
-            status, said = link.exit_status, self._memory.said()
+            status, kernel_report = link.exit_status, self._memory.kernel_report()
             fault = Fault("died", rank, text, size, exit_status=status, is_internal=ours)
-            self._fail(replace(fault, out_of_memory=said))
+            self._fail(replace(fault, out_of_memory=kernel_report))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True

@@ -1,6 +1,6 @@
 """Every aggregation mode: one file each, registered here.
 
-``MODES`` are the canonical ones, whose formula has no parameter beside the divisor. ``FAMILIES``
+``MODES`` are the canonical ones, whose formula has no parameter except the divisor. ``FAMILIES``
 make modes of one: ``mode("vl_norm")`` is the member with parameter 1, ``mode("vl_norm(0.75)")``
 another.
 """
@@ -65,7 +65,10 @@ _PLAIN = re.compile(r"[A-Za-z_]\w{0,63}")
 
 
 def mode(name: str | Mode) -> Mode:
-    """The mode of that name (a mode is its own); raises OracleError naming the known ones."""
+    """Return the mode of that name (a mode is its own).
+
+    Raises OracleError naming the known ones.
+    """
     if isinstance(name, Mode):
         return name
     if name in MODES:
@@ -81,14 +84,16 @@ def mode(name: str | Mode) -> Mode:
 
 
 def family(name: str) -> str:
-    """The name without its parameter."""
+    """Return the name without its parameter."""
     word, _ = member_of(name)
     return word if word in {*FAMILIES, *_SIZED} else name
 
 
 def translated(name: str) -> Meaning:
-    """The mode that a name stands for, a framework's or its own; what is no name at all stands for
-    itself. Raises OracleError for one that stands for several."""
+    """Return the mode that a name stands for, a framework's or its own.
+
+    What is no name at all stands for itself. Raises OracleError for one that stands for several.
+    """
     if name in MODES or name not in NAMES:
         return Meaning(name)
     first, *others = NAMES[name]

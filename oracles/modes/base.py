@@ -39,7 +39,7 @@ class Mode:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Framework -> what a person writes there to get the mode; a name is taken for the mode."""
     remarks: Mapping[str, str] = field(default_factory=dict)
-    """Framework -> what else there is to say of it there."""
+    """Framework -> what else holds for it there."""
     caveats: Mapping[str, str] = field(default_factory=dict)
     """Name -> what it means elsewhere."""
     more_roundings: int = 0
@@ -92,7 +92,10 @@ def unit_mean(
 
 
 def exact_divisor(mode: Mode, divisor: object) -> Fraction:
-    """The divisor as an exact number; raises OracleError when it is missing or cannot divide."""
+    """Return the divisor as an exact number.
+
+    Raises OracleError when it is missing or cannot divide.
+    """
     if not mode.needs_divisor:
         if divisor is not None:
             raise OracleError(f"mode {mode.name} takes no divisor, got {divisor!r}")
@@ -106,7 +109,7 @@ def exact_divisor(mode: Mode, divisor: object) -> Fraction:
 
 
 def exact_number(value: object) -> Fraction | None:
-    """A finite number without rounding; None for anything else (truth values included)."""
+    """Return a finite number without rounding; None for anything else (truth values included)."""
     if isinstance(value, bool | np.bool_):
         return None
     if isinstance(value, int | Fraction):

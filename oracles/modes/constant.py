@@ -23,7 +23,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     match policy.constant_count:
         case "rollouts":
             number = len(by_rollout(rows))

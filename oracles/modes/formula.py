@@ -56,5 +56,5 @@ def token_mean(rows: Rows) -> Any:
 
 
 def counted(units: Iterable[Rows], empty_units: str) -> list[Rows]:
-    """The units a mean over units runs over."""
+    """Return the units a mean over units runs over."""
     return [unit for unit in units if empty_units == "count" or tokens(unit) > 0]

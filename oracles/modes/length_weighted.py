@@ -20,7 +20,7 @@ from .powers import checked_exponent, power, power_mp
 
 
 def member(exponent: Fraction) -> Mode:
-    """The mode with this power; raises OracleError where it cannot be formed."""
+    """Return the mode with this power; raises OracleError where it cannot be formed."""
     exponent = checked_exponent("power of length_weighted", exponent)
 
     def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
@@ -36,7 +36,7 @@ def member(exponent: Fraction) -> Mode:
         return weights
 
     def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-        """The formula itself, in mpmath."""
+        """Return the formula itself, in mpmath."""
         rollouts = counted(by_rollout(rows), policy.empty_units)
         terms = (power_mp(max(tokens(r), 1), exponent) * token_mean(r) for r in rollouts)
         return mp.fsum(terms) / max(len(rollouts), 1)

@@ -10,8 +10,10 @@ from .base import Mode
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """An aggregation that depends on the layout: frameworks have it, and a step scalar is its only
-    over micro-batches of a size that is said."""
+    """An aggregation that depends on the layout.
+
+    Frameworks have it, and it has a step scalar only over micro-batches of a declared size.
+    """
 
     name: str
     why: str
@@ -62,7 +64,7 @@ def names_of(modes: Iterable[Mode | Legacy]) -> Names:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """The name as it is, and as people write it from memory."""
+    """Return the name as it is, and as people write it from memory."""
     if not name.replace("-", "").isidentifier() or name.startswith("--"):
         return (name,)
     return tuple(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))

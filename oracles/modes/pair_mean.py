@@ -47,7 +47,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     apart = []
     for group in by_group(rows):
         by = [max(tokens(r), 1) if policy.sequence == "mean" else 1 for r in by_rollout(group)]

@@ -11,7 +11,10 @@ _MEMBER = re.compile(r"(\w+)(?:\((-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)\))?")
 
 
 def member_of(name: object) -> tuple[str, Fraction | None]:
-    """The family and its parameter, None where there is none; "" for what is not written so."""
+    """Return the family and its parameter, None where there is none.
+
+    "" for what is not written so.
+    """
     match = _MEMBER.fullmatch(str(name))
     if match is None:
         return "", None

@@ -17,7 +17,7 @@ far below the rounding of any format; rational weights are exact."""
 
 
 def checked_exponent(name: str, value: Fraction) -> Fraction:
-    """An exponent whose powers can be formed; raises OracleError for any other."""
+    """Return an exponent whose powers can be formed; raises OracleError for any other."""
     if not 0 <= value <= LARGEST_EXPONENT:
         raise OracleError(f"{name} must be from 0 to {LARGEST_EXPONENT}, got {value}")
     if value.denominator > LARGEST_ROOT:
@@ -41,7 +41,7 @@ def power(count: int, exponent: Fraction) -> Fraction:
 
 
 def _integer_root(value: int, n: int) -> int:
-    """The largest r with ``r ** n <= value``, by Newton's method from above."""
+    """Return the largest r with ``r ** n <= value``, by Newton's method from above."""
     root = 1 << -(-value.bit_length() // n)
     while True:
         better = ((n - 1) * root + value // root ** (n - 1)) // n

@@ -24,7 +24,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     groups = counted(by_group(rows), policy.empty_units)
     total = mp.fsum(map(token_mean, groups))
     if policy.prompt_count == "rollouts_over_group_size":

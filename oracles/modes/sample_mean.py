@@ -35,7 +35,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     rollouts = counted(by_rollout(rows), policy.empty_units)
     samples = counted([[row] for row in rows], policy.empty_units)
     match policy.several_samples:

@@ -19,7 +19,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     least = 1 if policy.phantom_tokens == "yes" else 0
     return loss_sum(rows) / max(sum(max(row.tokens, least) for row in rows), 1)
 

@@ -25,7 +25,10 @@ MOST = 1024
 
 
 def member(size: Fraction) -> Mode:
-    """The mode over micro-batches of this many samples; raises OracleError for what is no size."""
+    """Return the mode over micro-batches of this many samples.
+
+    Raises OracleError for what is no size.
+    """
     if size.denominator != 1 or not 1 <= size <= MOST:
         raise OracleError(
             f"token_mean_legacy takes the samples of a micro-batch, a whole number from 1 to "
@@ -41,7 +44,7 @@ def member(size: Fraction) -> Mode:
         return unit_mean(step, tokens, cells, number_of_units(totals, policy))
 
     def scalar_mp(given: Rows, policy: Policy, divisor: Any) -> Any:
-        """The formula itself, in mpmath."""
+        """Return the formula itself, in mpmath."""
         cells = counted(_cut(given, rows), policy.empty_units)
         return mp.fsum(map(token_mean, cells)) / max(len(cells), 1)
 

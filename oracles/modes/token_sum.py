@@ -17,7 +17,7 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
 
 
 def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-    """The formula itself, in mpmath."""
+    """Return the formula itself, in mpmath."""
     return loss_sum(rows)
 
 

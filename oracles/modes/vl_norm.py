@@ -25,7 +25,7 @@ ROLLOUTS = 64
 
 
 def member(alpha: Fraction) -> Mode:
-    """The mode with this alpha; raises OracleError where its powers cannot be formed."""
+    """Return the mode with this alpha; raises OracleError where its powers cannot be formed."""
     exponent = checked_exponent("alpha of vl_norm", alpha)
 
     def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
@@ -42,7 +42,7 @@ def member(alpha: Fraction) -> Mode:
         return weights
 
     def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
-        """The formula itself, in mpmath."""
+        """Return the formula itself, in mpmath."""
         rollouts = counted(by_rollout(rows), policy.empty_units)
         shares = [power_mp(max(tokens(r), 1), -exponent) for r in rollouts]
         pairs = zip(shares, rollouts, strict=True)

@@ -21,8 +21,8 @@ import aggverify
 from aggverify import oracles, strategies
 from aggverify.api.targets import target_text
 from aggverify.errors import AggverifyError, InputError
-from aggverify.report.drawing import number
 from aggverify.report.formats import FORMATS
+from aggverify.report.formatting import number
 from tests.conftest import EXAMPLES
 from tests.unit.test_reports import RED
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggverify.audit.chosen import Chosen
 from aggverify.audit.records import MAGIC, Record, read_file, read_folder
+from aggverify.audit.step_selection import StepSelection
 from aggverify.audit.steps import merged
 from aggverify.errors import InputError
 from tests.audit.written import Pass, files, row
@@ -89,7 +89,7 @@ def test_records_of_two_runs_are_refused() -> None:
     ],
 )
 def test_steps_are_chosen(text: str, steps: list[int]) -> None:
-    chosen = Chosen.read(text)
+    chosen = StepSelection.read(text)
     end = 1001 if not text else 11
     assert [n for n in range(end) if chosen(n)][: len(steps)] == steps
     if "most" in text or text == "first 1":
@@ -99,4 +99,4 @@ def test_steps_are_chosen(text: str, steps: list[int]) -> None:
 @pytest.mark.parametrize("text", ["last 2", "every 0th", "first two", "first 2 every 3rd"])
 def test_other_choices_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=f"got '{text}'"):
-        Chosen.read(text)
+        StepSelection.read(text)

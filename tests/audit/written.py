@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aggverify.audit.audited import AuditRequest, audited
 from aggverify.audit.records import RankFile, Record
 from aggverify.audit.steps import RecordedRun, merged
+from aggverify.audit.verdict import AuditRequest, audited
 from aggverify.run.outcome.verdict import RunVerdict
 
 Rows = Sequence[Sequence[float]]

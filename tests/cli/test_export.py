@@ -20,7 +20,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
-from aggverify.report import exported
+from aggverify.report import case_export
 from aggverify.run.export import Export, export
 from aggverify.run.outcome import store
 from aggverify.run.outcome.statistics import RunStatistics
@@ -303,7 +303,7 @@ def test_what_is_exported_of_every_code_shows_it(
         except InputError as error:
             assert str(error).endswith(WHY_NOT), (name, error)
             continue
-        exported.write(made, tmp_path / name)
+        case_export.write(made, tmp_path / name)
         done = run(tmp_path / name, ROOT, PYTHONPATH=str(ROOT))
         assert done.returncode == 1, (name, done)
         assert ("<- wrong" in done.stdout) or ("Error" in done.stderr), (name, done)

@@ -163,7 +163,7 @@ def test_a_mode_that_nobody_asked_for_and_the_function_refuses_is_said(
         Claim("r.py", "agg_loss", "verl", "mean", mode, 16.0 if mode == "constant" else None)
         for mode in modes
     ]
-    unsaid = [Subject.of(replace(c, offered=modes)).knowing(mode_said=False) for c in claims]
+    unsaid = [Subject.of(replace(c, offered=modes)).knowing(mode_declared=False) for c in claims]
     with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
         ranks = Executor(template)
         found = taken(unsaid, ranks)
@@ -176,7 +176,7 @@ def test_a_mode_that_nobody_asked_for_and_the_function_refuses_is_said(
             "refuses sample_mean, which is not judged (--mode sample_mean asks for it): 'no "
             "seq-mean-token-mean'",
         )
-        said = [s.knowing(mode_said=True) for s in unsaid]
+        said = [s.knowing(mode_declared=True) for s in unsaid]
         assert taken(said, ranks) == tuple(said)
         every = [s for s in unsaid if s.mode in ("constant", "sample_mean")]
         assert taken(every, ranks) == tuple(every), "all of it refused is no verdict on the rest"

@@ -17,7 +17,7 @@ from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.model import Power
-from aggverify.report import reading
+from aggverify.report import view_model
 from aggverify.report.document import document
 from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, RunVerdict
@@ -49,7 +49,7 @@ def undeclared(
         str(FILE), function, "native", engine, mode, max_world=world,
         budget=Budget("quick", max_examples=2),
     )  # fmt: skip
-    return Subject.of(claim).knowing(engine_said=said)
+    return Subject.of(claim).knowing(engine_declared=said)
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ def test_the_trial_has_every_dimension_above_one() -> None:
 
 def test_the_path_beside_it_moves_along_unless_it_names_its_own(executor: Executor) -> None:
     subject = undeclared("averaged", "token_mean")
-    follows = engine_settled(subject.beside(undeclared("averaged", "token_mean")), executor)
+    follows = engine_settled(subject.compared_with(undeclared("averaged", "token_mean")), executor)
     assert follows.against is not None
     assert follows.against.engine.name == follows.engine.name == "mean"
     own = undeclared("summed", "token_mean", said=True)
-    stays = engine_settled(subject.beside(own), executor)
+    stays = engine_settled(subject.compared_with(own), executor)
     assert stays.against is not None
     assert (stays.engine.name, stays.against.engine.name) == ("mean", "sum")
 
 
 def told(verdict: RunVerdict) -> tuple[Exit, str]:
-    return verdict.exit, reading.headline(document([verdict]))
+    return verdict.exit, view_model.headline(document([verdict]))
 
 
 def test_right_elsewhere_is_a_question(executor: Executor) -> None:
@@ -165,7 +165,7 @@ def test_what_fails_is_judged_where_it_fits_best(executor: Executor) -> None:
     assert verdict.exit is Exit.FINDINGS
     assert [report.finding.code for report in verdict.reports] == ["AGV101"]
     assert verdict.reports[0].stored.claim.engine == "mean"
-    lines = reading.assumption(document([verdict]).verdicts[0])
+    lines = view_model.assumption(document([verdict]).verdicts[0])
     assert lines is not None
     assert lines.startswith("assumed --engine mean: your trainer averages gradients over ranks")
 

@@ -39,9 +39,11 @@ def fetched(folder: Path, package: str, release: str) -> Path:
 
 
 def installed(folder: Path, *packages: str) -> Path:
-    """A folder with these packages; filled once, shared by all processes."""
+    """A folder with these packages; filled once, shared by all processes. Its name is one by which
+    dill knows modules that it need not pickle."""
     folder.mkdir(exist_ok=True)
-    target, done = folder / "packages", folder / "done"
+    target = folder / "site-packages"
+    done = target / ".complete"
     with FileLock(folder / "lock"):
         if not done.exists():
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]

@@ -14,12 +14,12 @@ import pytest
 from aggverify.api.running import observe
 from aggverify.checks.calls import CHECK
 from aggverify.checks.calls import cases as cases_of
-from aggverify.conventions import Offer, Site, alike, by_shape, convention
+from aggverify.conventions import Offer, Site, by_shape, by_shape_or_name, convention
 from aggverify.conventions.base import ADAPTED
-from aggverify.conventions.calls import Called
-from aggverify.conventions.dealer import Dealer
-from aggverify.conventions.dealt_groups import Deal
-from aggverify.conventions.judged_deal import mistake
+from aggverify.conventions.calls import PerCallConvention
+from aggverify.conventions.partition_cases import PartitionCase
+from aggverify.conventions.partition_judging import mistake
+from aggverify.conventions.sample_partitioner import SamplePartitioner
 from aggverify.conventions.validated_arguments import Names
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError
@@ -44,7 +44,7 @@ def example(name: str) -> Function:
     return found
 
 
-def found(function: Function, how: Called, site: Site = SITE) -> set[str]:
+def found(function: Function, how: PerCallConvention, site: Site = SITE) -> set[str]:
     """The calls that it mistakes."""
     return {name for name, wrong in outcomes(function, how, site) if wrong}
 
@@ -197,7 +197,7 @@ def test_nothing_else_is_run_and_nobody_takes_a_reducer_for_one() -> None:
     assert [entry.check.name for entry in plan(subject).entries] == [CHECK.name]
     reducer = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
     assert CHECK.name not in {entry.check.name for entry in plan(reducer).entries}
-    assert not any(isinstance(how, Called) for how in by_shape())
+    assert not any(isinstance(how, PerCallConvention) for how in by_shape())
 
 
 @pytest.mark.covers(convention="log-reducer")
@@ -237,8 +237,8 @@ def test_what_deals_prompt_groups(name: str, some: set[str], none_of: str) -> No
         runpy.run_path(str(EXAMPLES / "dealer" / f"{file}.py"))["split_train_data_by_dp"]
         for file in ("whole_groups", name)
     )
-    assert found(right, Dealer()) == set()
-    mistaken = found(wrong, Dealer())
+    assert found(right, SamplePartitioner()) == set()
+    mistaken = found(wrong, SamplePartitioner())
     assert some <= mistaken and not [call for call in mistaken if none_of in call]
 
 
@@ -247,7 +247,7 @@ def test_an_adapter_says_what_a_dealer_promises(tmp_path: Path) -> None:
     call = "\n\ndef call(deal, args, data, dp_size): return deal(data)\n"
     path.write_text(f"ADAPTER = {{'deals': {{'whole_groups': False, 'others': {{'x': 1}}}}}}{call}")
     how = convention(str(path))
-    assert isinstance(how, Dealer) and not any(call.refused for call in how.calls)
+    assert isinstance(how, SamplePartitioner) and not any(call.refused for call in how.calls)
     deal = next(how.promises.deals())
     assert (args := deal.args(how.promises)).x == 1 and args.loss_aggregation == "sample_mean"
     path.write_text(f"ADAPTER = {{'deals': {{'groups': 2}}}}{call}")
@@ -281,7 +281,7 @@ def test_an_adapter_says_what_a_dealer_promises(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_deal(out: Any, wrong: str | None) -> None:
-    assert mistake(Deal("", (0, 0, 1, 1), 2), out, whole_groups=True) == wrong
+    assert mistake(PartitionCase("", (0, 0, 1, 1), 2), out, whole_groups=True) == wrong
 
 
 def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
     call = "\n\ndef call(merge, logs, ctx): return merge(logs)\n"
     path.write_text(f"ADAPTER = {{'merges_logs': ['legacy']}}{call}")
     how = convention(str(path))
-    assert isinstance(how, Called)
+    assert isinstance(how, PerCallConvention)
     assert {call.name.split(":")[0] for call in how.calls} == {"legacy logs", "legacy"}
     assert not any("normalised" in call.name for call in how.calls)
     path.write_text(f"ADAPTER = {{'merges_logs': ['new']}}{call}")
@@ -327,7 +327,7 @@ def test_slime_s_function_is_called_by_keyword_in_both_of_its_modes(
 )
 def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
     offer = Offer("f", tuple(name.split(", ")))
-    assert [found.name for found in alike(offer)] == [how]
+    assert [found.name for found in by_shape_or_name(offer)] == [how]
 
 
 @pytest.mark.thorough

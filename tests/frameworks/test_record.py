@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.run_against import run_against
-from reports import frameworks_told
+from reports import frameworks_page
 from reports.frameworks import HERE, Store, Target, key, read, targets
 from tests.frameworks.findings import pages
 from tests.frameworks.test_newest import LATEST
@@ -40,14 +40,14 @@ def test_every_target_has_rows_that_were_called_as_it_is_and_there_are_no_others
 
 def test_the_report_and_both_heat_maps_are_what_the_record_says(tmp_path: Path) -> None:
     shutil.copy(HERE / "frameworks.toml", tmp_path)
-    frameworks_told.write(STORE, tmp_path)
+    frameworks_page.write(STORE, tmp_path)
     for name in ("frameworks.md", "frameworks-light.svg", "frameworks-dark.svg"):
         assert (tmp_path / name).read_text() == (HERE / name).read_text(), name
 
 
 def test_a_defect_has_a_page_whose_script_shows_it_and_everything_else_a_citation() -> None:
     scripts = {f"docs/findings/{page.name}.md" for page in pages()}
-    every = frameworks_told.knowledge(HERE)
+    every = frameworks_page.knowledge(HERE)
     assert {one.see for one in every if one.kind == "defect"} == scripts
     for one in every:
         assert one.kind in ("defect", "mended", "reported", "choice", "edge"), one

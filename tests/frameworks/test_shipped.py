@@ -17,7 +17,7 @@ from aggverify.checks.base import Check
 from aggverify.checks.comparison import worst_weight
 from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
-from aggverify.conventions.declared import Declared
+from aggverify.conventions.adapter_convention import AdapterConvention
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
@@ -102,7 +102,7 @@ def cases(name: str, mode: str) -> list[Case]:
 
 
 def test_each_is_short_and_has_a_function_here() -> None:
-    found = {n: how for n, how in CONVENTIONS.items() if isinstance(how, Declared)}
+    found = {n: how for n, how in CONVENTIONS.items() if isinstance(how, AdapterConvention)}
     assert set(found) == set(SYSTEMS)
     assert all(how.recognised_by and how.usual_name for how in found.values())
     files = [*Path(conventions.__file__).parent.rglob("*.py")]
@@ -218,7 +218,7 @@ def test_terms_of_an_adapter_are_looked_at_alone(
     """SkyRL's KL and entropy: the second in its releases a mean over each micro-batch's tokens; a
     micro-batch that weighs 1 instead of its share."""
     how = convention("skyrl-megatron-wrapper" if "Megatron" in function else "skyrl-worker")
-    assert isinstance(how, Declared) and how.terms == ("kl", "entropy")
+    assert isinstance(how, AdapterConvention) and how.terms == ("kl", "entropy")
     said = (how.name, how.default_engine("token_mean"), "token_mean")
     claim = Claim(f"{MODULE}:{function}", function, *said, terms=how.terms)
     subject, found = Subject.of(claim), set()

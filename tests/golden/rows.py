@@ -18,8 +18,10 @@ from tests.corpus.base import Correct, Mutant
 from tests.corpus.families import FAMILIES, RIGHT
 from tests.corpus.table import BLIND, Blind
 
-ORACLE = "examples/length_weighted.py"
-"""The one example that is no reducer."""
+NO_REDUCER = ("examples/length_weighted.py", "examples/tinker/client.py")
+"""An oracle, and weights that only the adapter next to them can call."""
+NOT_BY_SIGNATURE = {"dealer": "dealer", "log_reducer": "log-reducer", "validation": "validation"}
+"""Folders of examples whose convention has to be named, with its name."""
 SEEDS = (0, 1, 2)
 """Of mutants; everything else is run with the first. Wrong ones written blind end at their first
 finding, which saves most of the time."""
@@ -53,8 +55,11 @@ def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
                 name = f"{kind} {family.__name__.removeprefix('tests.')}:{entry.function}"
                 yield name, _given(family.__name__, entry), seeds
     for path in sorted((ROOT / "examples").rglob("*.py")):
-        if (target := str(path.relative_to(ROOT))) != ORACLE:
-            yield f"example {target}", {"target": str(path)}, SEEDS[:1]
+        target = path.relative_to(ROOT)
+        if str(target) not in NO_REDUCER and "\nADAPTER = " not in path.read_text():
+            convention = NOT_BY_SIGNATURE.get(target.parts[1])
+            given = {"convention": convention} if convention else {}
+            yield f"example {target}", {"target": str(path), **given}, SEEDS[:1]
 
 
 def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.report.drawing import drawing
 from aggverify.report.findings import judged as shown
+from aggverify.report.formatting import drawing
 from aggverify.run.opening import opened
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case

@@ -12,7 +12,7 @@ import pytest
 
 from aggverify import oracles
 from aggverify.oracles import MODES, OracleError, Sample, Step
-from aggverify.oracles.coincidence import classes, tells_apart
+from aggverify.oracles.coincidence import classes, distinguishes
 from tests.oracle.drawing import step_of
 
 LARGEST_COUNT = 3
@@ -97,7 +97,7 @@ def test_means(modes: tuple[str, str], condition: object) -> None:
     for shape, step in every_shape():
         expected = condition(shape) or not any(shape.tokens)  # type: ignore[operator]
         seen[expected] += 1
-        assert tells_apart(step, modes) is not expected, shape
+        assert distinguishes(step, modes) is not expected, shape
     assert all(seen.values())  # neither direction is vacuous
 
 
@@ -124,21 +124,21 @@ def test_constant(mode: str) -> None:
         for divisor in {mean, per_group, Fraction(max(shape.tokens)), Fraction(2)}:
             expected = constant_is(mode, shape, divisor)
             seen[expected] += 1
-            assert tells_apart(step, ("constant", mode), divisor=divisor) is not expected
+            assert distinguishes(step, ("constant", mode), divisor=divisor) is not expected
     assert all(seen.values())
 
 
 def test_equal_lengths_are_not_enough_for_prompt_and_token() -> None:
-    assert tells_apart(step_of("11 11; 11"), ("prompt_mean", "token_mean"))
-    assert not tells_apart(step_of("1 111; 11 11"), ("prompt_mean", "token_mean"))
+    assert distinguishes(step_of("11 11; 11"), ("prompt_mean", "token_mean"))
+    assert not distinguishes(step_of("1 111; 11 11"), ("prompt_mean", "token_mean"))
 
 
 def test_classes_of_the_friendliest_step_and_of_a_useful_one() -> None:
     everywhere = ("sample_mean", "prompt_mean", "token_mean", "constant")
     blind = step_of("11 11; 11 11")
     assert classes(blind, MODES, divisor=2) == (everywhere, ("token_sum",), ("sequence_sum",))
-    assert not tells_apart(blind, MODES, divisor=2)
-    assert tells_apart(step_of("1 11111; 11"), MODES, divisor=16)
+    assert not distinguishes(blind, MODES, divisor=2)
+    assert distinguishes(step_of("1 11111; 11"), MODES, divisor=16)
 
 
 def test_nothing_unmasked_tells_nothing_apart() -> None:
@@ -157,4 +157,4 @@ def test_classes_agree_with_whole_weight_vectors() -> None:
 
 def test_naming_a_mode_twice_is_refused() -> None:
     with pytest.raises(OracleError, match="must differ, got 'token_mean' twice"):
-        tells_apart(step_of("1"), ["token_mean", "token_mean"])
+        distinguishes(step_of("1"), ["token_mean", "token_mean"])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
-from aggverify.report import baseline, reading
+from aggverify.report import baseline, view_model
 from aggverify.report.baseline import NO_REASON, SCHEMA, Baseline, Entry
 from aggverify.report.document import document, known_findings
 from aggverify.run.again import replay
@@ -47,7 +47,7 @@ def test_what_is_known_fails_nothing_and_what_is_new_does() -> None:
     made = settled(KNOWN, rerun(Again.FAILS))
     assert made.exit == 0 and made.baseline[0].state is Standing.HOLDS
     assert made.verdicts[0].checks[1].state is State.WAIVED
-    told = [words for label, words in reading.inventory(made.verdicts[0]) if label == "waived"]
+    told = [words for label, words in view_model.inventory(made.verdicts[0]) if label == "waived"]
     what = f"AGV201:{FINDING.id}"
     assert told == [f"{what} waives 1 finding: for a reason (them until 2026-06-01)"]
     # Also where the search has not come upon it: its case says that it is there.
@@ -62,7 +62,7 @@ def test_what_has_expired_is_a_finding_also_where_the_search_misses_it() -> None
         made = settled(over, rerun(Again.FAILS), reports=reports)
         assert made.exit == 1 and made.baseline[0].state is Standing.EXPIRED
     since = f"AGV201:{FINDING.id} since 2026-05-31 (for a reason)"
-    assert reading.headline(made) == f"No longer accepted: {since}"
+    assert view_model.headline(made) == f"No longer accepted: {since}"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_its_case_no_longer_shows_is_an_error_that_says_how_to_prune(
 ) -> None:
     made = settled(KNOWN, rerun(outcome, code), reports=0)
     assert made.exit == 2 and [one.state for one in made.stale] == [state]
-    headline = reading.headline(made)
+    headline = view_model.headline(made)
     assert headline.startswith(f"The baseline is out of date: AGV201:{FINDING.id}: {state}")
     assert headline.endswith("take it out, or --baseline-write does")
     left = baseline.merged(KNOWN, made).known

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from aggverify.codes.identity import About
 from aggverify.model import render
+from aggverify.regression.annotations import commands
 from aggverify.regression.compare import compare
 from aggverify.regression.model import Kind
-from aggverify.regression.places import commands
 from aggverify.report.markdown import MARKER
 from tests.conftest import Cli
 from tests.regression.documents import document, pairs, verdict

@@ -15,10 +15,10 @@ import pytest
 from aggverify.errors import InputError
 from aggverify.model import load, render
 from aggverify.regression import revisions
+from aggverify.regression.git_worktrees import Tree, checked_out, uncommitted
 from aggverify.regression.model import Kind
 from aggverify.regression.plan import ComparisonPlan
 from aggverify.regression.revisions import compared
-from aggverify.regression.trees import Tree, beside, uncommitted
 from tests import waiting
 from tests.choosing import LATER
 from tests.conftest import ROOT, Cli
@@ -58,7 +58,7 @@ def test_each_tree_is_a_state_of_its_own_and_goes(own: Repository) -> None:
     hook.chmod(0o755)
     (own.path / "rl" / "helper.py").write_text("ONE = 3\n")
     os.chdir(own.path / "rl")
-    with beside("main", "doubled", "..") as trees:
+    with checked_out("main", "doubled", "..") as trees:
         texts = [(tree.here / "helper.py").read_text() for tree in trees]
         assert texts == ["ONE = 1\n", "ONE = 2\n", "ONE = 3\n"]
         assert not (trees[0].root / "ran").exists(), "no hook of the repository runs"
@@ -73,7 +73,7 @@ def test_what_is_installed_from_the_checkout_is_that_of_the_tree(
     own: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(own.path / "rl"), "/elsewhere"]))
-    with beside("main") as (tree,):
+    with checked_out("main") as (tree,):
         paths = tree.environment()["PYTHONPATH"].split(os.pathsep)
         assert paths == [str(tree.root), str(tree.root / "rl"), "/elsewhere"]
 
@@ -87,7 +87,7 @@ def test_an_editable_install_of_a_folder_below_is_that_of_the_tree(
     finder.MAPPING = {"rl": str(own.path / "rl"), "other": "/elsewhere/other"}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, finder.__name__, finder)
     monkeypatch.setattr("sys.path", [*sys.path, str(own.path / "rl"), str(own.path / ".venv")])
-    with beside("main") as (tree,):
+    with checked_out("main") as (tree,):
         paths = tree.environment()["PYTHONPATH"].split(os.pathsep)
         assert paths == [str(tree.root), str(tree.root / "rl")]
 
@@ -102,10 +102,10 @@ def test_changes_that_are_in_no_revision_are_told_of(own: Repository) -> None:
 
 def test_what_is_no_revision_is_refused(own: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     for revision in ("nowhere", "--force", "main:rl"):
-        with pytest.raises(InputError, match="git rev-parse: "), beside("main", revision):
+        with pytest.raises(InputError, match="git rev-parse: "), checked_out("main", revision):
             pass
     monkeypatch.chdir(own.path.parent)
-    with pytest.raises(InputError, match="not a git repository"), beside("main", "main"):
+    with pytest.raises(InputError, match="not a git repository"), checked_out("main", "main"):
         pass
 
 
@@ -125,7 +125,7 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
     plan = ComparisonPlan(("rl/r.py",), ("--mode", "token_mean"))
     told: list[str] = []
     keep = own.path / ".aggverify"
-    found = compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
+    found = compared("main", "doubled", plan, strict=False, keep=keep, progress=told.append)
     assert found.exit == 1 and found.base.name.startswith("main (")
     [first, second, third] = asked
     assert all(a[:3] == ["check", "rl/r.py", "--mode"] for a in asked)
@@ -143,11 +143,11 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
             ComparisonPlan(("gone.py",)),
             strict=False,
             keep=keep,
-            tell=told.append,
+            progress=told.append,
         )
     monkeypatch.setattr(revisions, "_run", lambda *_: 2)
     with pytest.raises(InputError, match=r"rl/r.py in main \(\w+\): exit code 2"):
-        compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
+        compared("main", "doubled", plan, strict=False, keep=keep, progress=told.append)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_side_without_the_targets_verifies_nothing(
     monkeypatch.setattr(revisions, "_run", run)
     plan, keep = ComparisonPlan(("rl/n.py",)), own.path / ".aggverify"
     sides = base, head.split()[0]
-    found = compared(*sides, plan, strict=False, keep=keep, tell=print, documents=keep)
+    found = compared(*sides, plan, strict=False, keep=keep, progress=print, documents=keep)
     assert (found.exit, {change.kind for change in found.changes}) == (exit_code, kinds)
     documents = [load(keep / f"{side}.json") for side in ("base", "head")]
     assert sorted(len(document.verdicts) for document in documents) == [0, 1]

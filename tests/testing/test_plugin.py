@@ -11,7 +11,7 @@ import pytest
 from aggverify.checks import CHECKS
 from aggverify.errors import InputError
 from aggverify.model import load
-from aggverify.testing.cells import cells, conformance, parametrize_with_checks
+from aggverify.testing.parametrization import cells, conformance, parametrize_with_checks
 from tests.testing.conftest import WITHIN, Suite
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Refused, Subject
 from aggverify.model import Lines, Ranks
-from aggverify.testing.sharing import once
+from aggverify.testing.shared_discovery import once
 
 CLAIM = Claim("r.py", "reduce", "native", "sum")
 
 
 def test_only_the_first_finds_out_and_the_others_wait(tmp_path: Path) -> None:
-    subject = Subject.of(CLAIM).beside(Subject.of(CLAIM).knowing(engine_said=False))
+    subject = Subject.of(CLAIM).compared_with(Subject.of(CLAIM).knowing(engine_declared=False))
     known = subject.claiming(mode="constant", divisor=16.0).knowing(
         identified=True,
         refused=(Refused("fan-out", "no"),),

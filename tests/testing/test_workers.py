@@ -17,7 +17,7 @@ import pathlib
 
 import pytest
 
-import aggverify.testing.bench as bench
+import aggverify.testing.session_state as bench
 
 found_out = bench.prepared
 

@@ -13,13 +13,13 @@ import torch
 from aggverify import oracles
 from aggverify.conventions import MicroBatch, Offer
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter, adaptable, best
 from aggverify.conventions.adapter_forms import CallForms
 from aggverify.conventions.adapter_text import ImportSource, adapted
-from aggverify.conventions.adapting import Adapter, adaptable, best
 from aggverify.conventions.parameters import CHOICES, Role, role
 from aggverify.steps.notation import parse_step
+from aggverify.trainer.callables import offers
 from aggverify.trainer.loading import load
-from aggverify.trainer.offers import offers
 from tests.adapted import SIGNATURES, VERL, Signature
 
 STEP = parse_step("2/1 3/101; 5/11 1/1011 7/00")

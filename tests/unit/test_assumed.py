@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.model import Assumption, Verdict
-from aggverify.report import reading
+from aggverify.report import view_model
 from aggverify.run.planning.assumed import assumptions
 from aggverify.run.planning.claims import declaration
 from tests import verdicts
@@ -55,15 +55,15 @@ def test_two_have_a_line_each_and_more_are_named(verdict: Verdict) -> None:
     two = (Assumption("n", "tokens of the step", 7), Assumption("mode", "token_mean", None))
     file = Path(verdict.target.partition(":")[0]).name
     few = replace(verdict, assumed=two)
-    assert reading.assumptions(few) == [
+    assert view_model.assumptions(few) == [
         f"assumed n = tokens of the step ({file} line 7)",
         f"assumed mode = token_mean ({file})",
     ]
     many = replace(verdict, assumed=(*two, Assumption("k", "?", 9)))
-    assert reading.assumptions(many) == [f"assumed 3 arguments of {file}: n, mode, k (-v)"]
-    listed = [what for label, what in reading.header(many) if label == "assumed"]
+    assert view_model.assumptions(many) == [f"assumed 3 arguments of {file}: n, mode, k (-v)"]
+    listed = [what for label, what in view_model.header(many) if label == "assumed"]
     assert listed[-3:] == [
-        *(line.removeprefix("assumed ") for line in reading.assumptions(few)),
+        *(line.removeprefix("assumed ") for line in view_model.assumptions(few)),
         f"k = ? ({file} line 9)",
     ]
-    assert reading.assumptions(verdict) == []
+    assert view_model.assumptions(verdict) == []

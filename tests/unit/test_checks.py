@@ -45,7 +45,7 @@ SUBJECTS = (
     PLAIN.claiming(mode=NONLINEAR, claimed=ALL),
     PLAIN.claiming(group_size=4),
     PLAIN.claiming(terms=("kl", "entropy")).knowing(refused=(Refused("straddling-groups", "no"),)),
-    PLAIN.beside(SKYRL),
+    PLAIN.compared_with(SKYRL),
     SKYRL.claiming(mode="sequence_sum", engine="sum", claimed=ALL),
     SKYRL.claiming(mode="sample_mean", max_world=4),
     subject("slime", "megatron-sample", "prompt_mean"),

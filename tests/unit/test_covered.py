@@ -23,7 +23,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
-from aggverify.trainer.covering import Covering
+from aggverify.trainer.line_coverage import LineCoverage
 from aggverify.trainer.source import SourceFile, read
 from tests import verdicts
 from tests.unit.test_checks import PLAIN
@@ -85,10 +85,10 @@ def tools() -> Iterator[None]:
             monitoring.free_tool_id(n)
 
 
-def covering(made: ModuleType) -> tuple[Covering, SourceFile]:
+def covering(made: ModuleType) -> tuple[LineCoverage, SourceFile]:
     source = read(made)
     assert source is not None
-    return Covering(made.__file__, source.conditions), source
+    return LineCoverage(made.__file__, source.conditions), source
 
 
 def test_the_lines_of_functions_and_methods_without_those_that_raise(tmp_path: Path) -> None:

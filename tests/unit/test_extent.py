@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aggverify.execution.subject import Subject
 from aggverify.report.document import written
-from aggverify.report.reading import inventory
+from aggverify.report.view_model import inventory
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.verdict import RunVerdict
 from aggverify.steps.case import Case

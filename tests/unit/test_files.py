@@ -12,7 +12,7 @@ import pytest
 
 from aggverify import files
 from aggverify.errors import CandidateError, InputError
-from aggverify.files import append, parsed, put, read_json, told, write_inside
+from aggverify.files import append, os_error_text, parsed, put, read_json, write_inside
 from aggverify.oracles import OracleError
 from aggverify.oracles.custom import load
 from aggverify.run.planning import settings
@@ -102,7 +102,7 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
             write_inside(tmp_path, "kept", "x" * 100_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert told(caught.value) == f"{tmp_path / 'kept'}: File too large"
+    assert os_error_text(caught.value) == f"{tmp_path / 'kept'}: File too large"
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (tmp_path / "kept").read_text() == "as it was"
 

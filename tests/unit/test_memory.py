@@ -53,4 +53,4 @@ def test_what_is_said_is_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([("/f", 2), ("/f", 2), ("/f", 5), None])
     monkeypatch.setattr(memory, "oom_kills", lambda: next(counts))
     watched = OomWatch()
-    assert [watched.said() for _ in range(3)] == ["", "oom_kill 2 -> 5 in /f", ""]
+    assert [watched.kernel_report() for _ in range(3)] == ["", "oom_kill 2 -> 5 in /f", ""]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aggverify.conventions import Offer
+from aggverify.trainer.callables import offers
 from aggverify.trainer.loading import load
-from aggverify.trainer.offers import offers
 
 FILE = """
     import functools

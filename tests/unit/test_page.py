@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from aggverify.model import Document, Run, SizeMargin
-from aggverify.report import page
+from aggverify.report import html_page
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.testing.merging import _wider
@@ -26,11 +26,11 @@ def with_sizes(text: str = "") -> str:
     document = verdicts.written(verdicts.verdict(text))
     [verdict] = document.verdicts
     margins = (replace(verdict.margins[0], by_size=SHARES),)
-    return page.render(replace(document, verdicts=(replace(verdict, margins=margins),)))
+    return html_page.render(replace(document, verdicts=(replace(verdict, margins=margins),)))
 
 
 def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
-    text = page.render(RED)
+    text = html_page.render(RED)
     [label, table] = re.findall(
         r'<p class="sample">(.*?)</p>\n(<table>.*?</table>)', text, re.DOTALL
     )[0]
@@ -51,10 +51,10 @@ def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
 def test_the_command_that_exports_is_one_line_where_a_case_is_run_again() -> None:
     [first] = VERDICT.findings
     again = f"{' '.join(first.replay)} --export DIR\n"
-    assert page.render(RED).count(again) == 1
+    assert html_page.render(RED).count(again) == 1
     found = replace(first, replay=("aggverify", "audit", "runs"))
     audited = replace(RED, verdicts=(replace(VERDICT, findings=(found,)),))
-    assert "--export" not in page.render(audited)
+    assert "--export" not in html_page.render(audited)
 
 
 def wide() -> Document:
@@ -70,7 +70,7 @@ def wide() -> Document:
 
 def test_many_tokens_are_tables_of_four_that_wrap() -> None:
     """Nothing is behind a sideways scroll on a phone."""
-    text = page.render(wide())
+    text = html_page.render(wide())
     tables = re.findall(r"<table>.*?</table>", text, re.DOTALL)
     heads = [re.findall(r'<td class="token">(.*?)</td>', table) for table in tables]
     assert heads == [["0", "1", "2", "3"], ["4", "5", "6", "7"], ["8"]]
@@ -82,13 +82,13 @@ def test_many_tokens_are_tables_of_four_that_wrap() -> None:
 def test_of_several_modes_each_state_is_named_where_it_has_a_line_to_itself() -> None:
     several = replace(RED, verdicts=(VERDICT, VERDICT))
     mode = f'<span class="mode">{VERDICT.mode_name}: </span>'
-    assert mode not in page.render(RED)
-    assert page.render(several).count(mode) == 2 * len(VERDICT.checks)
+    assert mode not in html_page.render(RED)
+    assert html_page.render(several).count(mode) == 2 * len(VERDICT.checks)
 
 
 def test_a_long_mask_is_counted_instead_of_drawn() -> None:
-    assert page._squares(8, masked=True) == "□" * 8
-    assert page._squares(9, masked=False) == "■ × 9"
+    assert html_page._squares(8, masked=True) == "□" * 8
+    assert html_page._squares(9, masked=False) == "■ × 9"
 
 
 def test_error_over_bound_is_drawn_by_size_and_dtype() -> None:
@@ -130,11 +130,13 @@ def test_sizes_are_powers_of_4(tokens: int, size: int) -> None:
 
 
 def test_the_source_is_marked_with_what_ran() -> None:
-    rows = re.findall(r'<tr class="(\w*)"><td>(\d+)</td>.*?<td>([^<]*)</td></tr>', page.render(RED))
+    rows = re.findall(
+        r'<tr class="(\w*)"><td>(\d+)</td>.*?<td>([^<]*)</td></tr>', html_page.render(RED)
+    )
     assert rows == [
         ("", "3", ""),
         ("partly", "4", "a: never true"),
         ("never", "5", "never ran"),
         ("alone", "6", "not on several ranks; one rank"),
     ]
-    assert "<code>        b = a </code>" in page.render(RED)
+    assert "<code>        b = a </code>" in html_page.render(RED)

@@ -14,13 +14,13 @@ from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
 from aggverify.model import Document, Refusal
 from aggverify.oracles import Sample, Step
-from aggverify.report import findings, formats, github, markdown, page, reading, text
-from aggverify.report.delivery import Delivery
+from aggverify.report import findings, formats, github, html_page, markdown, text, view_model
 from aggverify.report.document import stopped
-from aggverify.report.drawing import drawing
 from aggverify.report.findings import reported
 from aggverify.report.formats import FORMATS
-from aggverify.report.places import Place, place
+from aggverify.report.formatting import drawing
+from aggverify.report.outputs import ReportOutputs
+from aggverify.report.source_locations import Place, place
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -54,7 +54,7 @@ def test_no_judgement_is_an_error_everywhere(document: Document) -> None:
     root = ElementTree.fromstring(FORMATS["junit"].render(document))
     assert int(root.get("errors", 0)) > 0 == int(root.get("failures", 0))
     assert "### ❌" in markdown.render(document)
-    assert '<h1 class="open">' in page.render(document), "not the colour of a failure"
+    assert '<h1 class="open">' in html_page.render(document), "not the colour of a failure"
     (line,) = github.commands(document, Path())
     assert line.startswith("::error")
 
@@ -64,7 +64,7 @@ def test_green_is_green_everywhere() -> None:
     assert (root.get("errors"), root.get("failures")) == ("0", "0")
     assert root[0].get("skipped") == "1"
     assert "### ✅ Conforms: token_mean, 3 checks passed, 1 warning" in markdown.render(GREEN)
-    assert '<h1 class="good">' in page.render(GREEN)
+    assert '<h1 class="good">' in html_page.render(GREEN)
     assert github.commands(GREEN, Path()) == []
 
 
@@ -74,13 +74,13 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
     document = structs.replace(GREEN, verdicts=(verdict,))
     named = "1 hazard (AGV201 Result depends on context-parallel size)"
     conforms = f"Conforms: token_mean, 3 checks passed, {named}, 1 warning"
-    assert reading.headline(document) == conforms
+    assert view_model.headline(document) == conforms
     told = text.render(document)
     assert "HAZARD  AGV201  Result depends on context-parallel size" in told
     assert "\nPASS  every token has its token_mean weight in every layout tried" in told
     assert f"### ✅ {conforms}" in markdown.render(document)
     assert "<summary>⚠️ AGV201" in markdown.render(document)
-    assert '<h1 class="good">' in page.render(document)
+    assert '<h1 class="good">' in html_page.render(document)
     (line,) = github.commands(document, Path())
     assert line.startswith("::notice title=AGV201 ")
     # Beside a failure it comes last.
@@ -88,34 +88,34 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
         RED,
         verdicts=(structs.replace(VERDICT, findings=(hazard, structs.replace(FINDING, id="b"))),),
     )
-    assert [cause[0].fails for _, cause in reading.every_cause(both)] == [True, False]
+    assert [cause[0].fails for _, cause in view_model.every_cause(both)] == [True, False]
     assert "\nFAIL  1 finding · aggverify explain AGV201\n" in text.render(both)
 
 
 def test_the_headline_states_the_consequence() -> None:
     what = "makes gradients cp_size times too small in token_mean"
-    assert reading.headline(RED) == (
+    assert view_model.headline(RED) == (
         f"This reducer {what}: result depends on context-parallel size"
     )
     # Told no less than where it conforms: how much of the layouts was judged at all.
     declines = Refusal("context-parallel", "context parallelism", "cp_size == 1 only", False)
     partly = structs.replace(VERDICT, refused=(declines,), layouts_refused=3, layouts_left=5)
-    assert reading.headline(structs.replace(RED, verdicts=(partly,))) == (
+    assert view_model.headline(structs.replace(RED, verdicts=(partly,))) == (
         f"This reducer {what}: result depends on context-parallel size; refuses context "
         "parallelism: 'cp_size == 1 only' (3 layouts refused, 5 judged)"
     )
     two = verdicts.written(verdicts.verdict(reports=2))
-    assert reading.headline(two).endswith(" (1 more finding)")
+    assert view_model.headline(two).endswith(" (1 more finding)")
     finding = structs.replace(FINDING, factor=None, off=None)
-    assert reading.consequence(finding, VERDICT).startswith(
+    assert view_model.consequence(finding, VERDICT).startswith(
         "makes some gradients 2 times too small in token_mean"
     )
     hangs = verdicts.written(verdicts.verdict(code="AGV402")).verdicts[0].findings[0]
-    assert reading.consequence(hangs, VERDICT) == "makes training hang (depends on cp_size)"
+    assert view_model.consequence(hangs, VERDICT) == "makes training hang (depends on cp_size)"
 
 
 def test_the_bug_that_was_recognised_is_told() -> None:
-    assert reading.explanation(FINDING) == [
+    assert view_model.explanation(FINDING) == [
         ("Factor", "1/cp_size"),
         ("You compute", verdicts.BUG.sentence),
         ("In detail", "sum of "),
@@ -128,15 +128,15 @@ def test_the_bug_that_was_recognised_is_told() -> None:
 
 def test_the_replay_command_can_be_pasted() -> None:
     (finding,) = verdicts.written(verdicts.verdict("; rm -r x")).verdicts[0].findings
-    assert reading.replay(finding).endswith(" 'r.py; rm -r x'")
+    assert view_model.replay(finding).endswith(" 'r.py; rm -r x'")
     about = replace(verdicts.subject(), against=verdicts.subject(target="old one.py"))
     told = verdicts.report(about, code="AGV521", check=PATHS)
     paths = reported(told, told, about)
-    assert reading.replay(paths).endswith(" --against 'old one.py'")
+    assert view_model.replay(paths).endswith(" --against 'old one.py'")
     claim = replace(told.stored.claim, oracle="my mode.py")
     told = replace(told, stored=replace(told.stored, claim=claim, check=verdicts.CP))
     own = reported(told, told, about)
-    assert reading.replay(own).endswith(" r.py --oracle 'my mode.py'")
+    assert view_model.replay(own).endswith(" r.py --oracle 'my mode.py'")
 
 
 def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
@@ -152,7 +152,7 @@ def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
 
 
 def test_the_heat_map_shows_every_token_in_its_shade() -> None:
-    ((label, cells),) = page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
+    ((label, cells),) = html_page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
     assert label == "sample 0, prompt group 0"
     shown = [(c.tokens, c.expected, c.actual, c.times, c.shade, c.worst) for c in cells]
     assert shown == [
@@ -162,15 +162,15 @@ def test_the_heat_map_shows_every_token_in_its_shade() -> None:
 
 
 def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "MAX_CELLS", 1)
-    (_, cells), (told, none) = page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
+    monkeypatch.setattr(html_page, "MAX_CELLS", 1)
+    (_, cells), (told, none) = html_page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
     assert (len(cells), told, none) == (1, "the rest is in the case, not shown here", [])
 
 
 def test_every_mode_has_its_column_suite_and_row() -> None:
     other = structs.replace(GREEN.verdicts[0], mode="sample_mean")
     both = structs.replace(RED, verdicts=(VERDICT, other))
-    assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in page.render(both)
+    assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in html_page.render(both)
     suites = ElementTree.fromstring(FORMATS["junit"].render(both))
     names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
     assert [suite.get("name") for suite in suites] == names
@@ -188,7 +188,7 @@ def test_every_mode_has_its_column_suite_and_row() -> None:
 )  # fmt: skip
 def test_shades(expected: str, actual: float, shade: str) -> None:
     finding = structs.replace(FINDING, expected=(Fraction(expected),) * 2, observed=(actual,) * 2)
-    ((_, cells),) = page.heat_map(finding.step, finding.weights, finding.token)
+    ((_, cells),) = html_page.heat_map(finding.step, finding.weights, finding.token)
     assert cells[0].shade == shade
 
 
@@ -255,7 +255,7 @@ def test_every_format_lands_inside_the_directory(tmp_path: Path) -> None:
     out.mkdir()
     for each in FORMATS.values():
         (out / each.file).symlink_to(outside)
-    assert Delivery.to(out, FORMATS, github=False).deliver(RED, "r.py") == []
+    assert ReportOutputs.to(out, FORMATS, github=False).deliver(RED, "r.py") == []
     paths = [out / each.file for each in FORMATS.values()]
     assert all(path.read_text() and not path.is_symlink() for path in paths)
     assert sorted(out.iterdir()) == sorted(paths)

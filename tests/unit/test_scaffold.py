@@ -12,9 +12,9 @@ import pytest
 
 from aggverify.conventions import Offer
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallForms, CallHints
 from aggverify.conventions.adapter_text import ImportSource, adapted
-from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target
@@ -22,7 +22,7 @@ from aggverify.scaffold import origin as came_from
 from aggverify.scaffold.beginning import _inferred
 from aggverify.scaffold.files import files
 from aggverify.scaffold.probing import Probed
-from aggverify.scaffold.questions import Question, nobody, of_claims, of_parameters
+from aggverify.scaffold.questions import Question, no_answers, of_claims, of_parameters
 from aggverify.scaffold.variants import MOST, fillings, forms, meant, other_readings
 
 
@@ -97,9 +97,9 @@ def test_only_a_count_that_may_be_the_micro_batch_s_has_another_reading() -> Non
 
 def test_what_nobody_says_is_left() -> None:
     function, probed = offer("losses", "mask"), Probed(CallHints(), ran=True)
-    assert of_claims(function, probed, nobody).left == ("mode",)
+    assert of_claims(function, probed, no_answers).left == ("mode",)
     found = Probed(CallHints(), "token_mean", None, ("mean",), ran=True)
-    known = of_claims(function, found, nobody)
+    known = of_claims(function, found, no_answers)
     assert (known.mode, known.left) == ("token_mean", ("engine",))
     text = adapted(function, ImportSource("m"), known)
     assert 'raise NotImplementedError("say below what ENGINE is' in text
@@ -126,7 +126,7 @@ def test_what_names_alone_say_is_left_until_a_call_confirms_it(
         "engine": "mean",
         "without": ["context-parallel", "fan-out"],
     }
-    known = of_claims(told, probed, nobody)
+    known = of_claims(told, probed, no_answers)
     assert known.left == left
     text = adapted(told, ImportSource("theirs"), known)
     assert all(f'"{name}": {name.upper()},' in text for name in left)
@@ -157,7 +157,7 @@ def test_what_a_person_says_is_written() -> None:
 
 def test_the_plain_sum_is_no_question() -> None:
     found = Probed(CallHints(), "token_mean", None, ("sum", "skyrl-fsdp"), ran=True)
-    assert of_claims(offer("losses", "mask"), found, nobody).left == ()
+    assert of_claims(offer("losses", "mask"), found, no_answers).left == ()
 
 
 def test_a_call_that_comes_to_nothing_is_in_the_file_that_fails() -> None:

@@ -22,7 +22,7 @@ import aggverify
 from aggverify.cli import settings_schema
 from aggverify.cli.check import check
 from aggverify.cli.config import config
-from aggverify.cli.options import said
+from aggverify.cli.options import given_options
 from aggverify.errors import InputError
 from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, OptionType
 from aggverify.oracles.policy import READINGS
@@ -132,7 +132,7 @@ def test_an_engine_of_somebody_elses_is_not_imported(
     with pytest.raises(InputError, match=r"engine '.*' does not lie in .*: say it on the command"):
         read(found)
     assert not list(tmp_path.rglob("imported"))
-    assert read(found, said={"engine"}).values == {}
+    assert read(found, named_options={"engine"}).values == {}
 
 
 def test_an_engine_of_the_projects_own_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_an_engine_of_the_projects_own_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_the_person_says_need_not_be_the_projects_own(tmp_path: Path) -> None:
     found = written(tmp_path, '[tool.aggverify]\noracle = "../theirs.py"\nworld = 2\n')
-    assert read(found, said={"oracle", "world"}).values == {"world": 2}
+    assert read(found, named_options={"oracle", "world"}).values == {"world": 2}
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -313,14 +313,14 @@ def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
 def test_an_option_goes_before_the_project_and_the_project_before_the_default(
     given: dict[str, Any], project: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    found = requested("x.py", said({"claim": (), "list": False, **given}), project)
+    found = requested("x.py", given_options({"claim": (), "list": False, **given}), project)
     assert (found.max_world, found.profile, found.seed, found.max_time) == expected
     assert (found.modes, found.claims, found.oracle) == ((), frozenset(), None)
 
 
 def test_what_is_repeated_on_the_command_line_is_put_together() -> None:
     given = {"mode": ("token_mean", "sample_mean"), "claim": ("poison",), "policy": ("a=b", "c=d")}
-    found = requested("x.py", said(given), {"claim": ["fan-out"], "oracle": "own.py"})
+    found = requested("x.py", given_options(given), {"claim": ["fan-out"], "oracle": "own.py"})
     assert found.modes == ("token_mean", "sample_mean")
     assert found.policy == {"a": "b", "c": "d"}
     # What the project says of these waits for what the file says of itself.
@@ -330,7 +330,7 @@ def test_what_is_repeated_on_the_command_line_is_put_together() -> None:
     assert (strict.strict, strict.without) == (True, {"gathered"})
     assert not found.strict
     with pytest.raises(InputError, match="--policy takes QUESTION=READING, got 'a'"):
-        said({"policy": ("a",)})
+        given_options({"policy": ("a",)})
 
 
 names = st.sampled_from(

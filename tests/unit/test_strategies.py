@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from aggverify.generation.space import Space, sizes
 from aggverify.generation.strategies import cases, related, telling_apart
 from aggverify.oracles import MODES, Step
-from aggverify.oracles.coincidence import tells_apart
-from aggverify.run.planning.identify import TELLING
+from aggverify.oracles.coincidence import distinguishes
+from aggverify.run.planning.identify import IDENTIFYING
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 from aggverify.steps.notation import parse_step
@@ -105,12 +105,12 @@ def test_hard_things_are_drawn_often(seen: Counter[str], trait: str, percent: in
 
 @given(telling_apart(MODES))
 def test_telling_steps_tell_every_mode_apart(step: Step) -> None:
-    assert tells_apart(step, MODES)
+    assert distinguishes(step, MODES)
 
 
-@pytest.mark.parametrize("text", TELLING)
+@pytest.mark.parametrize("text", IDENTIFYING)
 def test_stored_telling_steps_tell_every_mode_apart(text: str) -> None:
-    assert tells_apart(parse_step(text), MODES)
+    assert distinguishes(parse_step(text), MODES)
 
 
 def test_the_smallest_world_comes_first() -> None:

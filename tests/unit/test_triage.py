@@ -15,7 +15,7 @@ from aggverify.checks import CHECKS, Finding, formula
 from aggverify.diagnosis import WeightObservation, diagnose
 from aggverify.errors import NotJudged
 from aggverify.execution.executor import Executor
-from aggverify.report.reading import facts
+from aggverify.report.view_model import facts
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.search import triage as triage
 from aggverify.run.search.runner import CheckRun

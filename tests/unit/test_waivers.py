@@ -12,7 +12,7 @@ from aggverify.codes import Code, Effect, registered
 from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.errors import InputError
-from aggverify.report import github, junit, markdown, page, reading, text
+from aggverify.report import github, html_page, junit, markdown, text, view_model
 from aggverify.report.document import document
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Exit, RunVerdict, exit_code
@@ -116,13 +116,13 @@ def test_every_report_shows_it_with_the_reason() -> None:
     made = document([under(f"AGV201={REASON}")])
     assert made.exit == 0
     title = "AGV201 Result depends on context-parallel size"
-    assert reading.headline(made).startswith("Conforms: token_mean, 2 checks passed")
-    assert f"2 waived findings ({title})" in reading.headline(made)
+    assert view_model.headline(made).startswith("Conforms: token_mean, 2 checks passed")
+    assert f"2 waived findings ({title})" in view_model.headline(made)
     told = text.render(made)
     assert "WAIVED  AGV201  Result depends on context-parallel size\n" in told
     assert f"  waived       {REASON}\n" in told
     assert f"  waived       AGV201 waives 2 findings: {REASON}" in told
-    for render in (markdown.render, page.render, junit.render):
+    for render in (markdown.render, html_page.render, junit.render):
         assert REASON in render(made), render
     assert "### ✅" in markdown.render(made)
     assert 'failures="0"' in junit.render(made)
@@ -133,7 +133,7 @@ def test_every_report_shows_it_with_the_reason() -> None:
 def test_one_that_is_for_nothing_is_the_headline() -> None:
     made = document([under(f"AGV206:abc={REASON}", of=verdicts.verdict(reports=0))])
     assert made.exit == 2
-    assert reading.headline(made) == "Nothing was found that --accept AGV206:abc is for"
+    assert view_model.headline(made) == "Nothing was found that --accept AGV206:abc is for"
     assert f"AGV206:abc waives 0 findings: {REASON}" in text.render(made)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from aggverify.trainer.watching import Watch
+from aggverify.trainer.argument_changes import ArgumentWatch
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def batch() -> Batch:
 
 
 def changes(candidate: Callable[[torch.Tensor, Batch], Any]) -> list[str]:
-    watch = Watch()
+    watch = ArgumentWatch()
     losses = torch.tensor([1.0, float("nan")], requires_grad=True) * 1
     watch.function(candidate)(losses, batch())
     return watch.changes()
@@ -66,7 +66,7 @@ def test_nothing_is_told_of_what_leaves_values_alone(candidate: Callable[..., An
 
 
 def test_a_returned_reducer_is_watched_with_the_arguments_of_its_factory() -> None:
-    watch = Watch()
+    watch = ArgumentWatch()
     masks = [torch.ones(2)]
 
     def factory(given: list[torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -84,7 +84,7 @@ def test_a_returned_reducer_is_watched_with_the_arguments_of_its_factory() -> No
 
 
 def test_functions_of_a_module_are_watched_and_its_values_are_not() -> None:
-    watch = Watch()
+    watch = ArgumentWatch()
     watch.module(torch).relu_(torch.tensor([-1.0]))
     assert watch.changes() == ["relu_'s argument 1: element 0 was -1.0, is 0.0"]
     assert watch.module(torch).pi == torch.pi

@@ -67,7 +67,7 @@ def test_one_that_is_gone_has_none() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
     assert linux.children(process.pid) == []
-    assert linux.child(process.pid, os.getpid()) == linux.NOBODY
+    assert linux.child(process.pid, os.getpid()) == linux.NO_PROCESS
 
 
 def test_every_process_is_asked_where_the_kernel_has_no_list(

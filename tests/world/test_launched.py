@@ -12,7 +12,7 @@ from tests.world.conftest import job, opened
 def test_launched_ranks_are_interpreters_of_their_own_and_end_like_others(pool: Pool) -> None:
     forked = opened(pool, "Play")
     more = {"cpu_seconds": 60, "memory": 1 << 34, "silence": 600}
-    launched = forked.beside({}, more, launched=True)
+    launched = forked.sibling({}, more, launched=True)
     assert isinstance(launched, Template), launched
 
     def told(template: Template) -> list[dict[str, object]]:

@@ -80,7 +80,7 @@ class _Hosts:
         self.asked: list[int] = []
         self.told: list[tuple[int, dict[str, object], bytes]] = []
 
-    def tell(self, host: int, request: dict[str, object], blob: bytes = b"") -> None:
+    def send(self, host: int, request: dict[str, object], blob: bytes = b"") -> None:
         self.told.append((host, request, blob))
 
     def ask(self, requests: dict[int, dict[str, object]]) -> dict[int, dict[str, object]]:
@@ -102,7 +102,7 @@ def test_processes_of_several_machines_are_told_apart() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         pids = [far.child(rank, process.pid) for rank in (0, 2)]
         assert pids[0] == process.pid and len(set(pids)) == 2
-        assert far.child(1, 1) == linux.NOBODY
+        assert far.child(1, 1) == linux.NO_PROCESS
         seen = far.glance(pids)
         assert [thread.number for thread in seen.threads] == pids
         assert list(seen.cpu) == pids == list(seen.roots) and seen.glance

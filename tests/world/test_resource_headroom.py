@@ -332,10 +332,10 @@ def test_a_control_group_is_made_where_that_is_allowed(
 ) -> None:
     """By root in version 1; where the folder cannot be written there is none."""
     own = Path("/proc/self/ns/pid").stat().st_ino
-    killed = f"aggverify-ranks-{own}-{linux.NOBODY}-77-{'a' * 32}"
+    killed = f"aggverify-ranks-{own}-{linux.NO_PROCESS}-77-{'a' * 32}"
     reused = f"aggverify-ranks-{own}-{os.getpid()}-1-{'a' * 32}"  # its pid, another start time
     running = f"aggverify-ranks-{own}-{os.getpid()}-{linux.started(os.getpid())}-{'a' * 32}"
-    elsewhere = f"aggverify-ranks-1-{linux.NOBODY}-77-{'a' * 32}"
+    elsewhere = f"aggverify-ranks-1-{linux.NO_PROCESS}-77-{'a' * 32}"
     for name in (killed, reused, running, elsewhere):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(memory, "groups", lambda: {"": tmp_path})

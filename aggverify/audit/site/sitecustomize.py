@@ -21,6 +21,6 @@ def _run_the_usual_one() -> None:
 _run_the_usual_one()
 if os.environ.get("AGGVERIFY_PROBE_AT"):
     sys.path.append(os.environ["AGGVERIFY_PROBE_HOME"])
-    from aggverify.audit.points import install
+    from aggverify.audit.probe_points import install
 
     install()

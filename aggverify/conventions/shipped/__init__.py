@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aggverify.conventions.declared import Declared
-from aggverify.conventions.declaring import declared
+from aggverify.conventions.adapter_convention import AdapterConvention
+from aggverify.conventions.adapter_file import declared
 
 
-def shipped() -> dict[str, Declared]:
+def shipped() -> dict[str, AdapterConvention]:
     """By name: the file's, with dashes."""
     files = sorted(Path(__file__).parent.glob("[!_]*.py"))
     found = [declared(str(file), file.stem.replace("_", "-")) for file in files]
-    return {how.name: how for how in found if isinstance(how, Declared)}
+    return {how.name: how for how in found if isinstance(how, AdapterConvention)}

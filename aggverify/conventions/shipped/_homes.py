@@ -9,13 +9,13 @@ from typing import Any
 
 
 def found(name: str, *homes: str) -> Any:
-    """The function of the first of these modules that has it, None where none has."""
+    """Return the function of the first of these modules that has it, None where none has."""
     return getattr(home(name, *homes), name, None)
 
 
 @cache
 def home(name: str, *homes: str) -> ModuleType | None:
-    """The first of these modules that has such a function, None where none has.
+    """Return the first of these modules that has such a function, None where none has.
 
     A module that is there and cannot be imported raises LookupError: what it needs is missing.
     """

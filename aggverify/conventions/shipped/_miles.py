@@ -1,5 +1,7 @@
-"""What the adapters of miles share: its modules, wherever a version keeps them, and a rank's place
-in its parallel state."""
+"""What the adapters of miles share.
+
+Its modules, wherever a version keeps them, and a rank's place in its parallel state.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,28 @@ def core() -> Any:
 
 
 def merger() -> Any:
-    """What merges its logs; None before it had any."""
+    """Return what merges its logs; None before it had any."""
     homes = (f"{UTILS}.metrics.log_utils", f"{UTILS}.log_utils")
     return found("aggregate_train_losses", *homes)
 
 
 def losses_module() -> Any:
-    """The module of its losses, in which a policy's log-probabilities are patched."""
+    """Return the module of its losses, in which a policy's log-probabilities are patched."""
     homes = (f"{UTILS}.loss.hub.losses", f"{UTILS}.loss_hub.losses")
     return home("get_log_probs_and_entropy", *homes)
 
 
 def merged(logs: Any) -> Any:
-    """The logs of a rank's micro-batches, each with what the trainer passes beside them."""
+    """Return the logs of a rank's micro-batches, each with what the trainer passes next to them."""
     takes = inspect.signature(merger()).parameters
     return merger()(logs, **{name: logs[0][name] for name in takes if name in logs[0]})
 
 
 def placed(batch: Any, *, context_parallel: bool = True) -> Any:
-    """The parallel state of this rank, set; without replicas, tensor or pipeline parallelism."""
+    """Return the parallel state of this rank, set.
+
+    Without replicas, tensor or pipeline parallelism.
+    """
 
     def ranks(rank: int, size: int, group: Any) -> StandIn:
         groups = {"groups_inner_to_outer": [group], "gloo_groups_inner_to_outer": [group]}
@@ -64,7 +69,7 @@ def placed(batch: Any, *, context_parallel: bool = True) -> Any:
 
 
 def custom_loss(args: Any, batch: Any, logits: Any, sum_of_sample_mean: Any) -> Any:
-    """A loss that hands the model's output on, as per-token losses, with a metric."""
+    """Return a loss that hands the model's output on, as per-token losses, with a metric."""
     loss = sum_of_sample_mean(logits)
     metric = sum_of_sample_mean(logits.detach().abs())
     return loss, {"loss": loss.detach(), "metric": metric}

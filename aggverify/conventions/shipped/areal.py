@@ -1,5 +1,7 @@
-"""AReaL's ``ppo_actor_loss_fn``: a local token mean, which the engine weighs; ratios are 1, and
-advantages stand for minus losses."""
+"""AReaL's ``ppo_actor_loss_fn``: a local token mean, which the engine weighs.
+
+Ratios are 1, and advantages stand for minus losses.
+"""
 
 from typing import Any
 

@@ -1,5 +1,7 @@
-"""AReaL's ``PolicyGradientReduction``: the mean of a micro-batch, and the weight by which its
-engine combines them: sum(mean * weight) / sum(weight)."""
+"""AReaL's ``PolicyGradientReduction``: a micro-batch's mean, and the weight of that.
+
+Its engine combines them by the weight: sum(mean * weight) / sum(weight).
+"""
 
 from itertools import groupby
 from typing import Any

@@ -1,5 +1,7 @@
-"""What Hugging Face's Trainer takes as ``compute_loss_func``: it multiplies by the number of
-processes itself, and divides by no accumulation steps."""
+"""What Hugging Face's Trainer takes as ``compute_loss_func``.
+
+It multiplies by the number of processes itself, and divides by no accumulation steps.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ ADAPTER = {
     ],
 }
 FAR = 48.0
-"""exp(-48) is lost beside 1 in float64, and no 0 in float32."""
+"""exp(-48) is lost when added to 1 in float64, and no 0 in float32."""
 _IGNORED = -100
 
 
@@ -89,7 +89,7 @@ class Model(StandIn):
 
 
 def model_and_inputs(losses: Any, batch: Any) -> tuple[Model, StandInDict]:
-    """A logit predicts the token after it; that of the last one predicts none."""
+    """Make the model: a logit predicts the token after it, that of the last one none."""
     lengths = batch.cu_seqlens.diff().tolist()
     present = torch.zeros_like(losses.detach(), dtype=torch.int64)
     for row, length in zip(present, lengths, strict=True):
@@ -106,7 +106,7 @@ def num_items_in_batch(batch: Any, device: Any) -> Any:
 
 
 def in_our_losses(loss: Any, losses: Any) -> Any:
-    """The loss with the same gradient, and of the value that its weights make of our losses."""
+    """Return the loss with the same gradient, and the value that its weights make of our losses."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
         return loss
     (weights,) = torch.autograd.grad(loss.reshape(()), losses, allow_unused=True)

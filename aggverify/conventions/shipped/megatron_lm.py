@@ -1,5 +1,7 @@
-"""Megatron-LM's ``loss_func`` in its three-output form: a sum, its tokens, and the report; of
-``pretrain_gpt.py``, and of ``train_rl.py``, which is given more to log."""
+"""Megatron-LM's ``loss_func`` in its three-output form: a sum, its tokens, and the report.
+
+Of ``pretrain_gpt.py``, and of ``train_rl.py``, which is given more to log.
+"""
 
 import inspect
 from typing import Any

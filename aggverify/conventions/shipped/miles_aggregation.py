@@ -1,5 +1,7 @@
-"""The reducer of ``--loss-aggregation`` in miles: four modes, told by ``args``; its place in a
-parallel state, packed samples or rows of one width."""
+"""The reducer of ``--loss-aggregation`` in miles: four modes, chosen by ``args``.
+
+Its place in a parallel state, packed samples or rows of one width.
+"""
 
 from typing import Any
 

@@ -1,5 +1,7 @@
-"""miles' own ``get_sum_of_sample_mean``: denominators or a divisor by keyword, where it takes any,
-its place in a parallel state."""
+"""The ``get_sum_of_sample_mean`` of miles.
+
+It takes denominators or a divisor by keyword, where it takes any, its place in a parallel state.
+"""
 
 import inspect
 from typing import Any

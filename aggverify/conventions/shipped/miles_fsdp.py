@@ -1,5 +1,8 @@
-"""miles' ``loss_function`` under FSDP, which averages gradients and drops the count that comes with
-a loss; the model's output stands for per-token losses, which a custom loss hands to the reducer."""
+"""The ``loss_function`` of miles under FSDP.
+
+FSDP averages gradients and drops the count that comes with a loss; the model's output stands for
+per-token losses, which a custom loss hands to the reducer.
+"""
 
 from typing import Any
 

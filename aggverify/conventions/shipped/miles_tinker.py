@@ -1,5 +1,8 @@
-"""miles' ``loss_function`` for the Tinker API, on Megatron: sums, whose weights or advantages a
-client has normalised, with the scaling that Megatron's schedule takes back."""
+"""The ``loss_function`` of miles for the Tinker API, on Megatron.
+
+It has sums, whose weights or advantages a client has normalised, with the scaling that Megatron's
+schedule takes back.
+"""
 
 from typing import Any
 from unittest.mock import patch

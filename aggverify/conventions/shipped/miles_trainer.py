@@ -1,5 +1,8 @@
-"""miles' ``loss_function`` on Megatron: the reducer and the scaling that Megatron's schedule takes
-back, in one; the model's output stands for per-token losses, which a custom loss hands on."""
+"""The ``loss_function`` of miles on Megatron.
+
+It is the reducer and the scaling that Megatron's schedule takes back, in one; the model's output
+stands for per-token losses, which a custom loss hands on.
+"""
 
 import inspect
 from typing import Any

@@ -1,5 +1,7 @@
-"""NeMo-RL's ``masked_mean`` with the step's counts, as its loss functions call it: once by token,
-or of sequences' own means, where a sequence that only fills up a batch has no part."""
+"""NeMo-RL's ``masked_mean`` with the step's counts, as its loss functions call it.
+
+Once by token, or of sequences' own means, where a sequence that only fills up a batch has no part.
+"""
 
 from typing import Any
 

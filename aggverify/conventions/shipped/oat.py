@@ -1,5 +1,7 @@
-"""oat's ``PPOLearner.learning_step`` of one micro-batch, on a stand-in for the learner: its masked
-mean or sum over the tokens of a row, then the mean over rows."""
+"""The ``PPOLearner.learning_step`` of oat on one micro-batch, on a stand-in for the learner.
+
+It is a masked mean or sum over the tokens of a row, then the mean over rows.
+"""
 
 from inspect import unwrap
 from typing import Any
@@ -40,7 +42,7 @@ def call(learning_step: Any, log_probs: Any, batch: Any) -> Any:
     handed: list[Any] = []
 
     def aggregated(*given: Any, **how: Any) -> Any:
-        """What the learner's ``_init`` chooses."""
+        """Return what the learner's ``_init`` chooses."""
         if batch.mode == "drgrpo":
             return known["masked_sum"](*given, constant_normalizer=batch.divisor, **how)
         return known["masked_mean"](*given, **how)

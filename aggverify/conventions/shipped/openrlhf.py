@@ -1,5 +1,7 @@
-"""OpenRLHF's ``aggregate_loss`` under DeepSpeed, which divides by the accumulation steps: the
-counts of the optimizer step are divided by them first."""
+"""OpenRLHF's ``aggregate_loss`` under DeepSpeed, which divides by the accumulation steps.
+
+The counts of the optimizer step are divided by them first.
+"""
 
 from typing import Any
 

@@ -1,5 +1,8 @@
-"""prime-rl's ``compute_loss``: sums over a micro-batch's packed sequences, divided by counts that
-were reduced over the step; the average that FSDP takes is multiplied back."""
+"""The ``compute_loss`` of prime-rl.
+
+It has sums over a micro-batch's packed sequences, divided by counts that were reduced over the
+step; the average that FSDP takes is multiplied back.
+"""
 
 from typing import Any
 

@@ -1,5 +1,8 @@
-"""ROLL's ``agg_loss`` with the counts of the step. Its trainer multiplies what is returned by the
-data-parallel size and the accumulation steps, which undoes what its engines divide by."""
+"""ROLL's ``agg_loss`` with the counts of the step.
+
+Its trainer multiplies what is returned by the data-parallel size and the accumulation steps, which
+undoes what its engines divide by.
+"""
 
 from typing import Any
 

@@ -1,6 +1,9 @@
-"""SkyRL's Megatron wrapper since March 2026, on a stand-in, in a schedule that only calls what it
-is given: a micro-batch's policy loss, whose advantages the driver has scaled, times what Megatron
-takes back, with its KL and entropy terms; ratios are 1, advantages stand for minus losses."""
+"""SkyRL's Megatron wrapper since March 2026, on a stand-in.
+
+The schedule only calls what it is given: a micro-batch's policy loss, whose advantages the driver
+has scaled, times what Megatron takes back, with its KL and entropy terms; ratios are 1, advantages
+stand for minus losses.
+"""
 
 import sys
 from contextlib import nullcontext
@@ -49,7 +52,7 @@ ADAPTER = {
 
 
 def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[str, Any]:
-    """What stands for Megatron and the model in the wrapper's module."""
+    """Return what stands for Megatron and the model in the wrapper's module."""
 
     def schedule(*, forward_step_func: Any, data_iterator: Any, model: Any, **how: Any) -> Any:
         output, loss_func = forward_step_func(data_iterator, model[0])

@@ -1,5 +1,8 @@
-"""SkyRL's FSDP worker as the server of the Tinker API calls it, on a stand-in: a loss by its name,
-for the rows of a micro-batch; a client has normalised its weights or advantages."""
+"""SkyRL's FSDP worker as the server of the Tinker API calls it, on a stand-in.
+
+It has a loss by its name, for the rows of a micro-batch; a client has normalised its weights or
+advantages.
+"""
 
 import sys
 from functools import partial

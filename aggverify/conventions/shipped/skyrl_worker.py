@@ -1,6 +1,8 @@
-"""SkyRL's FSDP worker since March 2026, on a stand-in: the policy loss of a micro-batch, whose
-advantages the driver has scaled, with its KL and entropy terms; ratios are 1, advantages stand for
-minus losses."""
+"""SkyRL's FSDP worker since March 2026, on a stand-in.
+
+It is the policy loss of a micro-batch, whose advantages the driver has scaled, with its KL and
+entropy terms; ratios are 1, advantages stand for minus losses.
+"""
 
 from importlib import import_module
 from typing import Any

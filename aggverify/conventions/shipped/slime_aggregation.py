@@ -1,4 +1,4 @@
-"""The reducer of ``--loss-aggregation`` in slime: four modes, told by ``args``."""
+"""The reducer of ``--loss-aggregation`` in slime: four modes, chosen by ``args``."""
 
 import sys
 from typing import Any

@@ -1,6 +1,9 @@
-"""slime's ``loss_function``: the reducer and the scaling that Megatron's schedule takes back, in
-one, with the logs that its trainer merges; the model's output stands for per-token losses, which a
-custom loss hands to the reducer."""
+"""The ``loss_function`` of slime.
+
+It is the reducer and the scaling that Megatron's schedule takes back, in one, with the logs that
+its trainer merges; the model's output stands for per-token losses, which a custom loss hands to the
+reducer.
+"""
 
 from typing import Any
 
@@ -37,7 +40,7 @@ def custom_loss(args: Any, batch: Any, logits: Any, sum_of_sample_mean: Any) -> 
 
 
 def merger() -> Any:
-    """slime's own; its older trainers have none, and merge as they go."""
+    """Return slime's own; its older trainers have none, and merge as they go."""
     homes = ("slime.observability.train_metric_utils", "slime.backends.megatron_utils.cp_utils")
     return found("reduce_train_step_metrics", *homes)
 

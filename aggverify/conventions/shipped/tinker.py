@@ -1,6 +1,8 @@
-"""A custom loss function of Tinker, ``loss_fn(data, logprobs)``: called once for all data of
-``forward_backward_custom``. A datum is a whole sequence whose mask is its ``weights``;
-log-probabilities are minus the losses."""
+"""A custom loss function of Tinker, ``loss_fn(data, logprobs)``.
+
+It is called once for all data of ``forward_backward_custom``. A datum is a whole sequence whose
+mask is its ``weights``; log-probabilities are minus the losses.
+"""
 
 from typing import Any
 

@@ -1,5 +1,8 @@
-"""TRL's ``GRPOTrainer._compute_loss`` by loss type, on a stand-in for the trainer: ratios are 1,
-advantages stand for minus losses. Generation batches of several steps are to be claimed."""
+"""TRL's ``GRPOTrainer._compute_loss`` by loss type, on a stand-in for the trainer.
+
+Ratios are 1, advantages stand for minus losses. Generation batches of several steps are to be
+claimed.
+"""
 
 from collections import defaultdict
 from typing import Any

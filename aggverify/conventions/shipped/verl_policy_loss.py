@@ -1,5 +1,8 @@
-"""verl's policy losses by their common signature, with the counts of the step in
-``config.global_batch_info``; ratios are 1, and advantages stand for minus losses."""
+"""The policy losses of verl by their common signature.
+
+The counts of the step are in ``config.global_batch_info``; ratios are 1, and advantages stand for
+minus losses.
+"""
 
 from typing import Any
 

@@ -15,8 +15,11 @@ BUGS: tuple[KnownBug, ...] = tuple(stored())
 
 
 def known_bug(seen: Clues, own: Set[str] = _ALL) -> KnownBug | None:
-    """The first bug whose clues all fit, one that is all there is before one that leaves parts of
-    the form out; ``own``: those that are right."""
+    """Return the first bug whose clues all fit.
+
+    One that is all there is comes before one that leaves parts of the form out; ``own``: those that
+    are right.
+    """
     fitting = [bug for bug in BUGS if bug.explains(seen)]
     whole = (bug for bug in fitting if not bug.leaves_out(own))
     return next(whole, fitting[0] if fitting else None)
@@ -30,7 +33,7 @@ def bugs_of_parts(seen: Clues) -> tuple[KnownBug, ...]:
 
 
 def _parts(factor: Factor) -> Iterator[Factor]:
-    """The sizes of the layout one by one, then everything else in one."""
+    """Yield the sizes of the layout one by one, then everything else in one."""
     if factor.constant != 1 or len(factor.sizes) < 2:
         return
     yield from (product_of_sizes([size]) for size in factor.sizes if size[0] in SIZES)

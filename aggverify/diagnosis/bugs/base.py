@@ -39,21 +39,21 @@ class KnownBug(Part, frozen=True):
     error: Error | None = None
     whole_part: WholePart | None = None
     in_numbers: bool = False
-    """Whether the finding's message says in numbers what ``sentence`` says in words."""
+    """Whether the finding's message has in numbers what ``sentence`` has in words."""
 
     @property
     def clues(self) -> Iterator[Clue]:
-        """All that it says of how it is recognised."""
+        """All clues by which it is recognised."""
         yield from map(Sign, self.signs)
-        told = (self.shape, self.off, self.claimed, self.leaks, self.broken, self.error)
-        yield from (clue for clue in (*told, self.whole_part) if clue is not None)
+        parts = (self.shape, self.off, self.claimed, self.leaks, self.broken, self.error)
+        yield from (clue for clue in (*parts, self.whole_part) if clue is not None)
 
     def explains(self, seen: Clues) -> bool:
         """Whether it is what was seen."""
         return all(clue.fits(seen) for clue in self.clues)
 
     def leaves_out(self, own: Set[str]) -> bool:
-        """Whether a form has parts that it says nothing of; ``own``: those that are right."""
+        """Whether a form has parts that it leaves open; ``own``: those that are right."""
         return self.shape is not None and bool(self.shape.open - own)
 
 
@@ -64,7 +64,7 @@ class Bugs(Part, frozen=True):
 
 
 def stored() -> Iterator[KnownBug]:
-    """Those of every file beside this module, in order of their names."""
+    """Those of every file next to this module, in order of their names."""
     for file in sorted(files(__package__).iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
             yield from codec.read(Bugs, tomllib.loads(file.read_text("utf-8")), file.name).bugs

@@ -14,7 +14,10 @@ from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict, counted, 
 
 
 def accepted(verdict: RunVerdict, waivers: Iterable[model.Waiver]) -> RunVerdict:
-    """The verdict with these waivers applied; of a baseline, those that are about its subject."""
+    """Return the verdict with these waivers applied.
+
+    Of a baseline, those that are about its subject.
+    """
     mine = about(verdict.subject.claim)
     every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
     of = [(w, covered(w, verdict.reports)[0]) for w in every]

@@ -1,5 +1,7 @@
-"""Which lines of a reducer and which outcomes of its conditions ran, and on which kinds of case:
-what no case took is not judged."""
+"""Which lines of a reducer and which outcomes of its conditions ran.
+
+By kinds of case: what no case took is not judged.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from aggverify.trainer.conditions import Condition
 from aggverify.world import Fault
 
 MOST = 6
-"""Parts of functions that are told."""
+"""Parts of functions that are reported."""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class BranchCoverage:
                 self.outcomes[outcome] = self.outcomes.get(outcome, 0) | these
 
     def on(self, kind: str) -> set[int]:
-        """The lines that ran on such a case."""
+        """Return the lines that ran on such a case."""
         return _on(self.lines, kind)
 
     def weaknesses(
@@ -53,9 +55,12 @@ class BranchCoverage:
         conditions: Sequence[Condition | Decided] = (),
         fixed: Collection[str] = (),
     ) -> Iterator[tuple[str, str]]:
-        """Codes of warnings and what they say: what never ran of functions that did, and what ran
-        on one rank only though its function ran on several. ``fixed``: parameters with one value
-        in training, so that a condition on one of them alone goes one way."""
+        """Yield codes of warnings and their texts.
+
+        What never ran of functions that did, and what ran on one rank only though its function ran
+        on several. ``fixed``: parameters with one value in training, so that a condition on one of
+        them alone goes one way.
+        """
         ran, sharded = set(self.lines), self.on(SHARDED)
         functions = [each for each in functions if each.function not in self.unknown]
         every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
@@ -75,8 +80,10 @@ class BranchCoverage:
             yield "AGVW18", _listed(never)
 
     def missing(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
-        """Conditions that were only true or only false, or were so on several ranks, the first
-        kind first; each with its outcome that is missing."""
+        """Yield conditions that were only true or only false, each with its missing outcome.
+
+        Or that were so on several ranks; the first kind comes first.
+        """
         for seen in (set(self.outcomes), _on(self.outcomes, SHARDED)):
             for n, condition in enumerate(conditions):
                 ways = {2 * n, 2 * n + 1}
@@ -87,15 +94,17 @@ class BranchCoverage:
         return 2 * place in self.outcomes and 2 * place + 1 in self.outcomes
 
     def _parts(self, place: int) -> bool:
-        """Whether a condition is one way on one rank and the other on several, always: it asks how
-        many there are."""
+        """Whether a condition is always one way on one rank and the other on several.
+
+        Then it asks how many there are.
+        """
         one, several = case_tags.encode([ONE_RANK]), case_tags.encode([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
         return sorted(ways) == sorted([one, several])
 
 
 def _inside(fault: Fault) -> Iterator[str]:
-    """The candidate's functions in which ranks raised, or stood when they were stopped."""
+    """Yield the candidate's functions in which ranks raised, or stood when they were stopped."""
     raised = (error.frames for error in fault.errors.values())
     stood = (stack.frames for threads in fault.stacks.values() for stack in threads)
     for frame in chain.from_iterable((*raised, *stood)):
@@ -111,8 +120,10 @@ def _on(ran: Mapping[int, int], kind: str) -> set[int]:
 def _one_way(
     conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
-    """Those of the conditions asked for that went one way only, where no line that never ran says
-    so."""
+    """Yield those of the conditions asked for that went one way only.
+
+    Where no line that never ran shows it.
+    """
     for n in sorted(asked):
         condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen
         left = condition.otherwise if true else condition.then
@@ -129,10 +140,10 @@ def _missing(functions: Sequence[Lines], ran: Set[int]) -> Iterator[str]:
     for each in functions:
         left = [line for line in each.lines if line not in ran]
         if left and len(left) < len(each.lines):
-            yield f"{_told(left, each.lines)} of {each.function}"
+            yield f"{_line_text(left, each.lines)} of {each.function}"
 
 
-def _told(left: Sequence[int], lines: Sequence[int]) -> str:
+def _line_text(left: Sequence[int], lines: Sequence[int]) -> str:
     """``lines 12-14, 20``: a range goes on over what is no line of code."""
     place = {line: n for n, line in enumerate(lines)}
     ranges: list[list[int]] = []
@@ -146,6 +157,6 @@ def _told(left: Sequence[int], lines: Sequence[int]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """The first of them."""
+    """Return the first of them."""
     more = [f"and {len(parts) - MOST} more"] if len(parts) > MOST else []
     return "; ".join([*parts[:MOST], *more])

@@ -21,13 +21,13 @@ RIVALS = ("token_mean", "sample_mean", "prompt_mean")
 
 
 def warned(code: str, detail: str) -> Warned:
-    """A warning code and what it is about, in this run."""
+    """Return a warning code and what it is about, in this run."""
     return Warned(code, CODES[code].title, detail, CODES[code].quiet)
 
 
 @dataclass(slots=True)
 class CoverageObserver:
-    """Which telling kinds of cases were executed."""
+    """Which distinguishing kinds of cases were executed."""
 
     cases: int = 0
     ragged: bool = False
@@ -35,7 +35,7 @@ class CoverageObserver:
     fully_masked: bool = False
     parallel: bool = False
     largest_world: int = 0
-    told_apart: set[str] = field(default_factory=set)
+    distinguished: set[str] = field(default_factory=set)
     """Modes that had other weights than the declared one on some executed step."""
     cut_short: list[Cut] = field(default_factory=list)
     over_bound: float = 0.0
@@ -64,14 +64,14 @@ class CoverageObserver:
             self.ragged = self.ragged or _is_ragged(case)
             self.split_group = self.split_group or _splits_a_group(case)
             for rival in RIVALS:
-                if rival not in self.told_apart and _differs(subject, case, rival):
-                    self.told_apart.add(rival)
+                if rival not in self.distinguished and _differs(subject, case, rival):
+                    self.distinguished.add(rival)
 
     def weaknesses(self, subject: Subject) -> tuple[Warned, ...]:
         """Every warning this run deserves; none if nothing was run at all."""
-        return tuple(self._told(subject)) if self.cases and not subject.only_called else ()
+        return tuple(self._warnings(subject)) if self.cases and not subject.only_called else ()
 
-    def _told(self, subject: Subject) -> Iterator[Warned]:
+    def _warnings(self, subject: Subject) -> Iterator[Warned]:
         judged = subject.mode is not None or subject.oracle is not None
         if not self.ragged:
             yield warned("AGVW01", "all rollouts of every step had equally many unmasked tokens")
@@ -92,7 +92,7 @@ class CoverageObserver:
             yield warned("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
         if subject.not_claimed:
             yield warned("AGVW06", ", ".join(subject.not_claimed))
-        same = [m for m in RIVALS if judged and m != subject.mode and m not in self.told_apart]
+        same = [m for m in RIVALS if judged and m != subject.mode and m not in self.distinguished]
         if same:
             yield warned("AGVW07", f"the same weights as {', '.join(same)} on every step")
         if self.cut_short:

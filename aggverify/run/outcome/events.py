@@ -1,4 +1,7 @@
-"""What a run tells its listeners. Frozen data; handlers plug in without the run knowing them."""
+"""What a run reports to its listeners.
+
+Frozen data; handlers plug in without the run knowing them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Nothing more will be told for a while, for this reason."""
+    """Nothing more will be reported for a while, for this reason."""
 
     what: str
 
@@ -74,7 +77,7 @@ class CheckFinished:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Confirmed in fresh ranks: what it is will be told with its check's finding."""
+    """Confirmed in fresh ranks: what it is will be reported with its check's finding."""
 
     finding: Finding
 

@@ -26,7 +26,7 @@ class Outcome:
     """Its subject with what has come out on the way."""
     summary: model.Check
     findings: tuple[ReportedFinding, ...]
-    """Each of a cause of its own, as far as the check can tell."""
+    """Each with its own cause, as far as the check distinguishes them."""
     statistics: RunStatistics
     """Of this entry and of those before it."""
     stopped: Incomplete | None = None
@@ -40,7 +40,10 @@ class Outcome:
 
 
 def prune(entry: PlannedCheck, earlier: Sequence[Outcome]) -> PlannedCheck:
-    """The entry after these outcomes: skipped, on fewer ranks, without the oracle, or as it was."""
+    """Return the entry after these outcomes: skipped, on fewer ranks, or without the oracle.
+
+    Or as it was.
+    """
     found = [report.finding for outcome in earlier for report in outcome.findings]
     wrong = set[str]().union(*(outcome.wrong for outcome in earlier))
     if entry.instead is not None or entry.space is None:
@@ -73,14 +76,16 @@ def _not_judged(entry: PlannedCheck, why: str) -> PlannedCheck:
 
 
 def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
-    """What the candidate computes in; it can come out on any case."""
+    """Return what the candidate computes in; it can come out on any case."""
     known = {outcome.entry.subject.computes_in for outcome in earlier}
     return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 
 
 def _outside(space: Space, fatal: Finding) -> Space | None:
-    """The space without what the smallest such step has beyond a plain one, which says nothing new
-    and may cost a world of ranks; None where that is nothing."""
+    """Return the space without what the smallest such step has beyond a plain one.
+
+    That shows nothing new and may cost a world of ranks; None where that is nothing.
+    """
     case, step = fatal.case, fatal.case.step
     if more := dimensions(case.layout):
         return folded(space, more)

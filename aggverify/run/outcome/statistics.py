@@ -31,14 +31,14 @@ class _Sharpness:
     sparse: float = math.inf
     """Of the reported loss where one token alone has a loss; infinite if never tried."""
     dense: float = math.inf
-    """The same where many have one, on the best such step; infinite says nothing."""
+    """The same where many have one, on the best such step; infinite is vacuous."""
     dense_steps: int = 0
     vacuous_steps: int = 0
     """Of the dense steps, those whose bound could not have caught any factor."""
 
 
 SLOW_SECONDS = 0.01
-"""Of one call, from where it is told."""
+"""Of one call, from which on it is reported."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class RunStatistics:
 
 
 def _power_of_4(tokens: int) -> int:
-    """The smallest that is not less."""
+    """Return the smallest that is not less."""
     size = 1
     while size < tokens:
         size *= 4

@@ -21,7 +21,7 @@ from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.files import read_json, resolved, told, write_inside
+from aggverify.files import os_error_text, read_json, resolved, write_inside
 from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
@@ -54,7 +54,7 @@ class StoredCase:
         return b32encode(hashlib.sha256(text.encode()).digest()).decode()[:6].lower()
 
     def named(self) -> dict[str, Any]:
-        """What the id stands for: all that makes it this finding and no other."""
+        """Return what the id stands for: all that makes it this finding and no other."""
         return {
             "whose": list(self.whose),
             "claim": _what_is_run(self.claim),
@@ -112,13 +112,13 @@ _NOT_WHAT_IS_RUN = frozenset(
 
 def _what_is_run(claim: Claim) -> dict[str, Any]:
     plain = Claim("", "", "", "").to_json()
-    said = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
-    found = {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
+    claimed = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
+    found = {k: v for k, v in claimed.items() if k in _ALWAYS or v != plain[k]}
     return found if claim.against is None else {**found, "against": _what_is_run(claim.against)}
 
 
 def stored_case(subject: Subject, finding: Finding) -> StoredCase:
-    """What is stored of a finding."""
+    """Return what is stored of a finding."""
     return StoredCase(
         finding.case,
         subject.claim,
@@ -130,7 +130,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
 
 
 def about(claim: Claim) -> About:
-    """The reducer under its mode, or the person's own, and its engine."""
+    """Return the reducer under its mode, or the person's own, and its engine."""
     whose = _whose(claim)
     mode = whose[-1] if claim.oracle is not None else claim.mode or UNKNOWN
     return About(whose[0], mode, claim.engine)
@@ -143,12 +143,15 @@ def _whose(claim: Claim) -> tuple[str, ...]:
 
 
 def file_of(target: str) -> str:
-    """A target's file relative to the project's folder where it lies below it; or its module."""
+    """Return a target's file relative to the project's folder where it lies below it.
+
+    Or its module.
+    """
     return _from_project(split(target)[0])
 
 
 def concerns(stored: StoredCase, target: str) -> bool:
-    """Whether the case was stored of that target, as far as can be said before it is imported."""
+    """Whether the case was stored of that target, as far as is known before it is imported."""
     file, _, function = "".join(stored.whose[:1]).rpartition(":")
     return file == file_of(target) and split(target)[1] in (None, function)
 
@@ -160,7 +163,7 @@ def is_about(stored: StoredCase, subject: Subject) -> bool:
 
 
 def _from_project(head: str) -> str:
-    """A file relative to the project's folder where it lies below it; a module as it is."""
+    """Return a file relative to the project's folder where it lies below it; a module as it is."""
     if not is_path(head):
         return head
     path, root = Path(head).absolute(), project.root(Path.cwd())
@@ -169,8 +172,11 @@ def _from_project(head: str) -> str:
 
 
 def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
-    """Raise InputError unless the file that a case names may be run though nobody has said it: it
-    lies in the project, and the case in a report directory, where only the tool writes."""
+    """Raise InputError unless the file that a case names may be run without an option for it.
+
+    It may if it lies in the project, and the case in a report directory, where only the tool
+    writes.
+    """
     head, _ = split(found_again(stored))
     root = project.root(Path.cwd()).resolve()
     case, cases = resolved(_path(name, directory)), directory / "cases"
@@ -197,7 +203,7 @@ def _places(head: str) -> list[Path]:
 
 
 def found_again(stored: StoredCase) -> str:
-    """The target a case was found on, also from another folder of the same project."""
+    """Return the target a case was found on, also from another folder of the same project."""
     text = stored.claim.target
     head, name = split(text)
     mine = stored.whose[0].rpartition(":")[0] if stored.whose else ""
@@ -226,7 +232,7 @@ def _path(name: str, directory: Path) -> Path:
 
 
 def read(name: str, directory: Path) -> StoredCase:
-    """A stored case by its id or its path; raises InputError."""
+    """Return a stored case by its id or its path; raises InputError."""
     path = _path(name, directory)
     try:
         return StoredCase.from_json(read_json(path, "a case", MAX_BYTES))
@@ -245,5 +251,5 @@ def every(directory: Path) -> tuple[tuple[StoredCase, ...], tuple[str, ...]]:
         except InputError as error:
             unread.append(f"{path}: {error}")
         except OSError as error:
-            unread.append(told(error))
+            unread.append(os_error_text(error))
     return tuple(found), tuple(unread)

@@ -77,8 +77,10 @@ class ReportedFinding:
 
     @property
     def signature(self) -> str:
-        """What it has in common with the same finding on other cases: code, check, what matters,
-        and the factor, or else the formula or the ratio."""
+        """What it has in common with the same finding on other cases.
+
+        Code, check, what matters, and the factor, or else the formula or the ratio.
+        """
         return self._signature(*filter(None, [stated(self.finding, self.diagnosis)]))
 
     def _signature(self, *form: str) -> str:
@@ -112,7 +114,7 @@ class ReportedFinding:
 
 
 def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
-    """The same once all are known: one diagnosis for all whose weights one formula gives."""
+    """Return the same once all are known: one diagnosis for all whose weights one formula gives."""
     found = merge_diagnoses([(report.finding, report.diagnosis) for report in reports])
     pairs = zip(reports, found, strict=True)
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
@@ -129,7 +131,7 @@ def summary(
     spoiled: bool = False,
     planned: int = 0,
 ) -> model.Check:
-    """What a check did, as the document has it."""
+    """Return what a check did, as the document has it."""
     return model.Check(
         check.name,
         check.title,
@@ -188,8 +190,11 @@ class RunVerdict:
 
     @property
     def exit(self) -> Exit:
-        """Conforms only when something was tested, all that had to be was judged, and nothing
-        failed, under an engine that is the trainer's; a hazard is no failure."""
+        """Return the exit code.
+
+        It conforms only when something was tested, all that had to be was judged, and nothing
+        failed, under an engine that is the trainer's; a hazard is no failure.
+        """
         if any(report.fails for report in self.reports):
             return Exit.FINDINGS
         # What a finding spoils is that finding's, also where it is accepted.
@@ -201,8 +206,10 @@ class RunVerdict:
 
 
 def _where(report: ReportedFinding) -> str | None:
-    """The place that all its failing cases took and no passing one did: findings of several checks
-    that have it in common are of one cause."""
+    """Return the place that all its failing cases took and no passing one did.
+
+    Findings of several checks that have it in common are of one cause.
+    """
     first = next(iter(report.suspects), None)
     if first is None or first.failing < first.all_failing or first.passing:
         return None
@@ -214,8 +221,11 @@ _UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
 
 
 def _precedence(report: ReportedFinding) -> int:
-    """What is shown first: a formula that is known to be wrong, weights that are not steady, a
-    formula that is unexplained, a layout; last what is about one kind of unit alone."""
+    """Rank what is shown first.
+
+    A formula that is known to be wrong, weights that are not steady, a formula that is unexplained,
+    a layout; last what is about one kind of unit alone.
+    """
     if _is_wrong_formula(report):
         return 2 if _is_unexplained(report) else 0
     if _is_unsteady(report):
@@ -224,16 +234,20 @@ def _precedence(report: ReportedFinding) -> int:
 
 
 def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether another finding, which came before, accounts for one without a cause. One that is
-    accepted, or a hazard, leads none that fails: that would be hidden."""
+    """Whether another finding, which came before, accounts for one without a cause.
+
+    One that is accepted, or a hazard, leads none that fails: that would be hidden.
+    """
     if report.fails and not other.fails:
         return False
     return _follows(report, other) or _is_wrong_already(report, other)
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether a finding only shows what the other does to any step: what it is about itself, such
-    as split prompt groups, does not matter."""
+    """Whether a finding only shows what the other does to any step.
+
+    What it is about itself, such as split prompt groups, does not matter.
+    """
     if report.finding.not_finite or other.finding.not_finite:
         return False
     return report.finding.traits.field in report.relevance.irrelevant and bool(
@@ -242,8 +256,11 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether it has wrong weights without a cause, where the other's are wrong on one rank in one
-    micro-batch already, and unexplained as well, or not steady: a layout only shows it again."""
+    """Whether it has wrong weights without a cause that the other's already are.
+
+    The other's are wrong on one rank in one micro-batch, and unexplained as well, or not steady: a
+    layout only shows it again.
+    """
     wrong = _is_wrong_formula(other) and _is_unexplained(other)
     leads = wrong or _is_unsteady(other)
     return leads and report.diagnosis is None and _has_wrong_weights(report)
@@ -274,8 +291,10 @@ def _has_wrong_weights(report: ReportedFinding) -> bool:
 
 
 def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
-    """The code of a whole command: findings first, then anything untested, or a waiver without a
-    finding."""
+    """Return the code of a whole command: findings first, then anything untested.
+
+    Or a waiver without a finding.
+    """
     codes = {verdict.exit for verdict in verdicts}
     if any(verdict.incomplete is Incomplete.INTERRUPTED for verdict in verdicts):
         return Exit.INTERRUPTED
@@ -289,8 +308,11 @@ def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
 def covered(
     waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
-    """The findings that a waiver is for; and those that one of an older version may be for, where
-    they are not all the same: it is then for none of them."""
+    """Return the findings that a waiver is for.
+
+    And those that one of an older version may be for, where they are not all the same: it is then
+    for none of them.
+    """
     if exact := [report for report in reports if report.is_covered(waiver)]:
         return exact, []
     like = [report for report in reports if report.is_like(waiver)]
@@ -298,7 +320,7 @@ def covered(
 
 
 def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.Waiver:
-    """The waiver with how many of these it covers."""
+    """Return the waiver with how many of these it covers."""
     exact, like = covered(waiver, reports)
     ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
     return structs.replace(waiver, findings=len(exact), ambiguous=ambiguous)
@@ -312,7 +334,7 @@ def _has_unmatched(verdicts: Sequence[RunVerdict]) -> bool:
 
 
 def why(stop: BaseException) -> Incomplete:
-    """What a verdict is called that this has ended."""
+    """Return what a verdict is called that this has ended."""
     if isinstance(stop, KeyboardInterrupt):
         return Incomplete.INTERRUPTED
     return Incomplete.OUT_OF_TIME if isinstance(stop, OutOfTime | TooLate) else Incomplete.STOPPED

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import Convention, Offer, alike, by_shape, calls_bound, convention
+from aggverify.conventions import (
+    Convention,
+    Offer,
+    by_shape,
+    by_shape_or_name,
+    calls_bound,
+    convention,
+)
+from aggverify.conventions.adapter_draft import adaptable, best
 from aggverify.conventions.adapter_text import adapted, adapter_file
-from aggverify.conventions.adapting import adaptable, best
 from aggverify.conventions.parameters import Role, role
 from aggverify.errors import CandidateError, NoReducer
 from aggverify.run.planning.target import Target, origin
@@ -34,9 +41,11 @@ def choose(
     wanted: str,
     among: Collection[Convention] | None = None,
 ) -> Choice:
-    """The reducer among what the module offers; raises CandidateError with what stands there.
+    """Return the reducer among what the module offers.
 
-    ``among``: what is found out from a signature; all that can be where nothing is said.
+    Raises CandidateError with what stands there.
+
+    ``among``: what is found out from a signature; all that can be where nothing is named.
     """
     offers = [Offer.from_json(data) for data in description["offers"]]
     known = by_shape() if among is None else [*among]
@@ -58,7 +67,7 @@ def choose(
 def _named(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """What the person named: taken if it can be called at all."""
+    """Return what the person named: taken if it can be called at all."""
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
@@ -77,14 +86,14 @@ def _named(
         if found.owner:
             raise _nothing_found(target, [found], conventions)
         raise CandidateError(f"{target.text} {found.why_not}")
-    # Convention and function named: called as told; if that cannot be, it is the finding.
+    # Convention and function named: called as named; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
         return _choice(found, conventions[0])
     raise _nothing_found(target, [found], conventions)
 
 
 def _may_be_native(offer: Offer) -> bool:
-    """Whether it takes two arguments, and no name says that the second is no batch."""
+    """Whether it takes two arguments, and no name shows that the second is no batch."""
     second = offer.parameters[1] if len(offer.parameters) > 1 else ""
     return offer.takes(2) and role(second) in (None, Role.BATCH)
 
@@ -92,8 +101,10 @@ def _may_be_native(offer: Offer) -> bool:
 def _found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """What has a convention's shape: of the file itself before what it imports, then by name; a
-    method where no function has."""
+    """Choose what has a convention's shape.
+
+    Of the file itself before what it imports, then by name; a method where no function has.
+    """
     own = [o for o in offers if o.own and not o.why_not and not o.owner]
     imported = [o for o in offers if not o.own and not o.why_not]
     methods = [o for o in offers if o.own and o.owner]
@@ -149,7 +160,7 @@ def _several(target: Target, found: Sequence[Choice]) -> str:
 
 
 def _no_such(target: Target, offers: Sequence[Offer]) -> str:
-    """That nothing has the name a person typed."""
+    """Return the message that nothing has the name a person typed."""
     file = target.text.rpartition(":")[0]
     own = [o for o in offers if o.own]
     text = f"{file} has no {target.name!r:.200}"
@@ -187,20 +198,20 @@ def _nothing_found(
         parts += [
             f"  {o.name} has the shape of {how.title}: aggverify check {_of(target, o)} "
             f"--convention {how.name}"
-            for how in alike(o)
+            for how in by_shape_or_name(o)
         ]
     if (offer := nearest(own)) is not None:
         adapter = adapted(offer, origin(target))
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     if any(o.why_not and not o.owner and _shaped([o], conventions) for o in own):
-        return NoReducer("\n".join(parts))  # what stands in the way has been said
+        return NoReducer("\n".join(parts))  # what stands in the way has been named
     parts.append(f"  the simplest signature: {conventions[0].signature}")
     parts.append(f"  `aggverify conventions` lists all {len(conventions)}")
     return NoReducer("\n".join(parts))
 
 
 def nearest(offers: Sequence[Offer]) -> Offer | None:
-    """What an adapter is written for: a method where it fits no function."""
+    """Return what an adapter is written for: a method where it fits no function."""
     return best([o for o in offers if not o.owner]) or best([o for o in offers if o.owner])
 
 
@@ -212,8 +223,8 @@ def _how_to_save(target: Target, offer: Offer) -> Iterator[str]:
     file = adapter_file(offer.name)
     folder = Path(target.text.rpartition(":")[0] if target.name else target.text).parent
     where = shlex.quote(str(folder / file if target.path is not None else Path(file)))
-    said = _of(target, offer)
-    yield f"  with a test and a CI workflow: aggverify new {said}"
+    spelled = _of(target, offer)
+    yield f"  with a test and a CI workflow: aggverify new {spelled}"
     yield f"  below is an adapter that calls {offer.name} as a trainer would; to save and use it:"
-    yield f"    aggverify check {said} > {where}"
+    yield f"    aggverify check {spelled} > {where}"
     yield f"    aggverify check {where}"

@@ -36,11 +36,11 @@ from aggverify.run.planning.target import Target
 
 
 def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
+    """Return the module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
     declared = description.get("declared") or {}
     own = declared.get("engine") if isinstance(declared, Mapping) else None
     if isinstance(own, str) and ":" in own:
-        # The parent would import it, and the candidate has no say in what that does.
+        # The parent would import it, and the candidate cannot decide what that does.
         raise InputError(
             f"AGGVERIFY: name an engine of your own on the command line: --engine {own:.200}"
         )
@@ -49,19 +49,23 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
-    """The request with what the file declares of itself where nothing was said, and with what the
-    project's settings say where the file does not either."""
+    """Complete the request with what the file declares where no option was given.
+
+    And with what the project's settings have where the file does not either.
+    """
     declared = declaration(description)
-    said = {**request.settings, **declared}
+    written = {**request.settings, **declared}
     if request.oracle is not None or request.modes:
-        said.pop("mode", None)
-        said.pop("oracle", None)
+        written.pop("mode", None)
+        written.pop("oracle", None)
     elif "mode" in declared:
-        said.pop("oracle", None)
-    modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
+        written.pop("oracle", None)
+    modes = request.modes or texts(() if "oracle" in written else written.get("mode", ()))
     if "divisor" not in declared and modes and not any(map(_divided, modes)):
-        said.pop("divisor", None)  # the project's, for another mode
-    values = {o.field: _put_together(o, getattr(request, o.field), said) for o in OPTIONS if o.late}
+        written.pop("divisor", None)  # the project's, for another mode
+    values = {
+        o.field: _put_together(o, getattr(request, o.field), written) for o in OPTIONS if o.late
+    }
     for key in ("policy", "terms"):
         readings = {**request.settings.get(key, {}), **declared.get(key, {})}
         values[key] = {**readings, **getattr(request, key)}
@@ -69,14 +73,16 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     return replace(request, **values)
 
 
-def _put_together(option: Option, own: Any, said: Mapping[str, Any]) -> Any:
-    """What the command line says, or where it says nothing what was said elsewhere; both together
-    of an option that adds."""
+def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
+    """Return the command line's value, or where it has none the value from elsewhere.
+
+    Both together of an option that adds.
+    """
     if option.kind is OptionType.FLAG:
-        return bool(own or said.get(option.key))
+        return bool(own or written.get(option.key))
     if option.kind is OptionType.TEXTS and option.adds:
-        return own | frozenset(texts(said.get(option.key, ())))
-    return said.get(option.key) if own is None else own
+        return own | frozenset(texts(written.get(option.key, ())))
+    return written.get(option.key) if own is None else own
 
 
 def settings_note(request: Request) -> tuple[str, ...]:
@@ -114,19 +120,19 @@ def subjects(
         ]
     except OracleError as error:
         raise InputError(str(error)) from None
-    said, asked = request.engine is not None, bool(request.modes)
+    declared, asked = request.engine is not None, bool(request.modes)
     untold = tuple(_untold(choice))
     assumed = assumptions(description.get("declared") or {}, target.path)
     return tuple(
-        s.knowing(engine_said=said, mode_said=asked, untold=untold, assumed=assumed).noting(
-            *_notes(s), *_in_vain(s)
-        )
+        s.knowing(
+            engine_declared=declared, mode_declared=asked, untold=untold, assumed=assumed
+        ).noting(*_notes(s), *_in_vain(s))
         for s in found
     )
 
 
 def _notes(subject: Subject) -> tuple[str, ...]:
-    """What its convention has to say."""
+    """Return notes of its convention."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
         shared = EXPERTS in subject.features
         return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))
@@ -141,7 +147,7 @@ _OF_EXPERTS = (
 
 def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
     """Features that the function's version has no parameter for."""
-    for feature, parameter in getattr(choice.convention, "told_by", {}).items():
+    for feature, parameter in getattr(choice.convention, "named_by", {}).items():
         if parameter not in choice.offer.parameters:
             yield feature, f"this version of {choice.offer.name} takes no {parameter}"
 
@@ -155,7 +161,7 @@ def _in_vain(subject: Subject) -> Iterator[str]:
 
 
 _DEFAULT_DIVISOR = 16.0
-"""Of the worked examples: for a mode that nobody asked for by name."""
+"""Of the worked examples: for a mode that was not asked for by name."""
 
 
 def _divided(name: str | None) -> bool:
@@ -167,7 +173,7 @@ def _divided(name: str | None) -> bool:
 
 
 def _default_modes(choice: Choice, request: Request) -> tuple[str | None, ...]:
-    """All that it can be told and that can be right; all, where none can, to hear why."""
+    """All that it can be given and that can be right; all, where none can, to see why."""
     how = choice.convention
     if not how.mode_is_argument:
         return (None,)
@@ -232,7 +238,7 @@ def _claim(
 
 
 def _check_rows(request: Request, modes: Sequence[str | None]) -> None:
-    """Whether a size of micro-batches is said for a mode that has one, and groups have none."""
+    """Whether a size of micro-batches is given for a mode that has one, and groups have none."""
     sized = [name for name in modes if name is not None and family(name) == LEGACY.name]
     if request.micro_batch_size is not None and not sized:
         raise InputError(
@@ -311,25 +317,27 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
 
 
 def _offered(name: str, choice: Choice) -> bool:
-    """A family's member can be any function that does not get its mode as an argument."""
+    """Whether it may be that mode: a family's member, if it gets no mode as an argument."""
     how = choice.convention
     kind = family(name)
     is_member = (kind in FAMILIES or kind in PAIRED) and not how.mode_is_argument
     return is_member or kind in how.modes(choice.offer)
 
 
-def terms(choice: Choice, said: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call,
-    with their readings where these are ``said``."""
+def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the per-token inputs that a native reducer or an adapter's call takes.
+
+    They are next to the losses, with their readings where these are in ``written``.
+    """
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
-    said = said or {}
-    for name, reading in said.items():
+    written = written or {}
+    for name, reading in written.items():
         if name not in names:
             raise unknown("auxiliary term", name, names)
         if reading not in TERM_READINGS:
             raise unknown(f"reading of {name}", reading, TERM_READINGS)
-    return tuple(with_reading(name, said.get(name, "")) for name in names)
+    return tuple(with_reading(name, written.get(name, "")) for name in names)
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:

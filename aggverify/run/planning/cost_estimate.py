@@ -1,5 +1,8 @@
-"""What a plan costs before anything is run: of each check the cases that are listed, those that may
-be made for what has not run, those that are drawn, and those that other checks have of it."""
+"""What a plan costs before anything is run.
+
+Of each check the cases that are listed, those that may be made for what has not run, those that are
+drawn, and those that other checks have of it.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +59,16 @@ def _listed(check: Check, subject: Subject, space: Space) -> int:
 
 
 def catalogue(check: Check) -> frozenset[Case]:
-    """The hard cases, as this check runs them."""
+    """Return the hard cases, as this check runs them."""
     own = [hard.case for hard in corpus() if check.name in hard.checks]
     return frozenset((*own, *map(check.project, hard_cases())))
 
 
 def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
-    """What a check begins with: all of its own cases; or the corpus, what it has for this check
-    first, then its lists or the grid, brought into its space, each once.
+    """Return what a check begins with: all of its own cases.
+
+    Or the corpus, what it has for this check first, then its lists or the grid, brought into its
+    space, each once.
 
     Before a grid, the corpus and then the grid go by the number of ranks: small worlds are there
     sooner, and where ranks block, fewer are lost. Lists keep their order.

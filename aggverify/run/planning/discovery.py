@@ -21,11 +21,13 @@ MOST_TRACED = 4
 
 
 def discovered(subject: Subject, executor: Executor) -> Subject:
-    """The subject with all that its claim leaves open: whether it refuses split prompt groups,
-    returns logs, and in which precision it computes."""
+    """Return the subject with all that its claim leaves open.
+
+    Whether it refuses split prompt groups, returns logs, and in which precision it computes.
+    """
     if subject.only_called:
         return subject
-    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+    with suppress(NotJudged):  # the checks run into it too, and report what they could not judge
         subject = settled(subject, executor)
     first = executor.run(subject, distinguishing_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
@@ -37,8 +39,10 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 
 
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
-    """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
-    is read as the gradient over the advantage, so that no mode's can be read beside it."""
+    """Raise InputError where a policy loss has a gradient although every advantage is 0.
+
+    A weight is read as the gradient over the advantage, so that no mode's can be read next to it.
+    """
     case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
         return
@@ -54,8 +58,10 @@ def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -
 
 
 def _communicates(subject: Subject, executor: Executor) -> bool:
-    """Whether ranks issue collectives of its own on a step of two, by their traces; not asked of
-    code that names none."""
+    """Whether ranks issue collectives of its own on a step of two, by their traces.
+
+    Not asked of code that names none.
+    """
     if "other ranks" not in subject.found.surroundings:
         return False
     space = spread(subject)
@@ -63,13 +69,13 @@ def _communicates(subject: Subject, executor: Executor) -> bool:
     wanted = [RunSpec(c, alone=True) for c in cases if c.layout.world_size == 2][:MOST_TRACED]
     try:
         ran = executor.run(subject, wanted)
-    except NotJudged:  # the checks run into it too, and say what they could not judge
+    except NotJudged:  # the checks run into it too, and report what they could not judge
         return True
     return any(call.place for e in ran for trace in e.traces for call in trace)
 
 
 def compiling(subject: Subject) -> Subject:
-    """The subject with a word on how compiled code was run, if it has any."""
+    """Return the subject with a word on how compiled code was run, if it has any."""
     if not subject.found.compiles:
         return subject
     if subject.claim.compiled:
@@ -81,9 +87,9 @@ def compiling(subject: Subject) -> Subject:
 
 
 def identified(subject: Subject, executor: Executor) -> Subject:
-    """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
+    """Return the subject with its recognised mode, if one was neither claimed nor is unknown.
 
-    Where nobody has named an engine, every other one is tried after the convention's default.
+    Where no option names an engine, every other one is tried after the convention's default.
     """
     if subject.has_oracle or subject.nonlinear or subject.only_called:
         return subject

@@ -1,4 +1,4 @@
-"""Which engine a reducer is right under, where nobody has said what the trainer does.
+"""Which engine a reducer is right under, where no option names the trainer's engine.
 
 A factor that is wrong under one engine is what another one needs: before anything is judged, let
 alone advised, the engine that fits best is found on a few steps with every dimension above 1.
@@ -42,9 +42,9 @@ class _Fit:
 
 
 def possible_engines(subject: Subject) -> list[str]:
-    """The claim's engine, and after it every other one, unless somebody has named it."""
+    """Return the claim's engine, and after it every other one, unless somebody has named it."""
     mine, how = subject.claim.engine, subject.convention
-    if subject.found.engine_said:
+    if subject.found.engine_declared:
         return [mine]
     others = (e.name for e in formulas() if e.guessed and e.name != mine)
     allowed = (n for n in others if how.why_not(subject.mode, n, subject.claimed) is None)
@@ -52,10 +52,10 @@ def possible_engines(subject: Subject) -> list[str]:
 
 
 def engine_settled(subject: Subject, executor: Executor) -> Subject:
-    """The subject under the engine it fits best, the claim's own wherever that fits as well."""
+    """Return the subject under the engine it fits best, its own wherever that fits as well."""
     if not subject.engine_assumed:
         return subject
-    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+    with suppress(NotJudged):  # the checks run into it too, and report what they could not judge
         return _settled(subject, executor)
     return subject
 
@@ -88,9 +88,12 @@ def _settled(subject: Subject, executor: Executor) -> Subject:
 
 
 def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subject:
-    """The subject without context parallelism, where that alone does not fit the engine found and
-    is no mistake either: under another engine it is right. Such code is written for trainers
-    that have none, as a factor of ``dp_size`` under DDP; whether this one has, nobody has said."""
+    """Return the subject without context parallelism, where only that does not fit the engine.
+
+    There it is no mistake either: under another engine it is right. Such code is written for
+    trainers that have none, as a factor of ``dp_size`` under DDP; whether this one has is not
+    declared.
+    """
     sliced = [case for case in next(iter(fits.values())) if dimensions(case.layout) == {_C}]
     right = any(all(of[case].steady for case in sliced) for of in fits.values())
     if not sliced or not right or not subject.engine_in_question or _FEATURE in subject.claimed:
@@ -100,7 +103,7 @@ def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subj
 
 
 def trial_cases(subject: Subject) -> list[Case]:
-    """Stored cases with data parallelism, context parallelism, micro-batches and all of them."""
+    """Return stored cases with data or context parallelism, micro-batches, and all of them."""
     found: dict[Case, None] = {}
     for check in (DATA_PARALLEL, MICRO_BATCHES, CONTEXT_PARALLEL, COMBINED):
         space = check.space(subject)
@@ -121,7 +124,7 @@ def _finished(subject: Subject, executor: Executor, cases: Sequence[Case]) -> li
 
 
 def _fits(subject: Subject, executor: Executor, cases: Sequence[Case]) -> dict[Case, _Fit]:
-    """A factor is far beyond every rounding: float32's bound, in which a reducer may compute."""
+    """Whether it fits: a factor is far beyond float32's bound, in which a reducer may compute."""
     subject = subject.knowing(computes_in="float32")
     done = iter(executor.run(subject, [c for case in cases for c in (case.trivial, case)]))
     return {case: _fit(subject, next(done), next(done)) for case in cases}

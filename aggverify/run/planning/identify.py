@@ -1,4 +1,4 @@
-"""Which mode does a reducer implement, and in which precision: read off a few telling steps."""
+"""The mode that a reducer implements, and its precision, read off a few distinguishing steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
-TELLING = (
+IDENTIFYING = (
     "2/1 3/111; 5/11 1/1011 7/11111",
     "1/11111 4/1; 3/111; 2/1111111 1/11",
     "3/111 2/1111111 1/11; 4/1",
@@ -31,14 +31,14 @@ added epsilon is not."""
 
 
 def distinguishing_cases() -> tuple[Case, ...]:
-    """The telling steps on one rank."""
-    return tuple(_trivial(text) for text in TELLING)
+    """Return the distinguishing steps on one rank."""
+    return tuple(_trivial(text) for text in IDENTIFYING)
 
 
 def identify(
     subject: Subject, executor: Executor, modes: Sequence[str]
 ) -> tuple[str, float | None] | None:
-    """The mode (and divisor) whose exact weights the candidate has on every telling step."""
+    """Return the mode (and divisor) whose exact weights it has on every distinguishing step."""
     executions = executor.run(subject, distinguishing_cases())
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None

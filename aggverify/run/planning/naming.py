@@ -13,17 +13,19 @@ NOTHING: Mapping[str, str] = {}
 
 
 def own_names(how: Convention) -> Mapping[str, str]:
-    """The modes by what the convention's function calls them."""
-    told = getattr(how, "told", None) or {}
-    return {said: name for name, said in told.items() if isinstance(said, str)}
+    """Return the modes by what the convention's function calls them."""
+    mode_values = getattr(how, "mode_values", None) or {}
+    return {value: name for name, value in mode_values.items() if isinstance(value, str)}
 
 
 def canonical(
     name: str, micro_batch_size: int | None = None, own: Mapping[str, str] = NOTHING
 ) -> tuple[str, tuple[str, ...]]:
-    """The mode's own name and what the verdict says of the one given, if there is anything; raises
-    InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's names,
-    which go before those of frameworks."""
+    """Return the mode's own name and what the verdict notes of the one given, if there is anything.
+
+    Raises InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's
+    names, which go before those of frameworks.
+    """
     if name == NONLINEAR:
         return name, ()
     try:
@@ -32,8 +34,8 @@ def canonical(
     except OracleError as error:
         raise InputError(str(error)) from None
     if name in own and name not in MODES and _known(name) != own[name]:
-        found, said = canonical(own[name], micro_batch_size)
-        return found, (f"{name} is what the adapter calls {own[name]}", *said)
+        found, notes = canonical(own[name], micro_batch_size)
+        return found, (f"{name} is what the adapter calls {own[name]}", *notes)
     if own and _known(name) is None:
         raise unknown("mode", name, [*own, *MODES])
     try:
@@ -51,7 +53,7 @@ def canonical(
 
 
 def _known(name: str) -> str | None:
-    """What it means to all, None for nothing."""
+    """Return what it means to all, None for nothing."""
     try:
         meaning = translated(name).mode
         return meaning if meaning == LEGACY.name else mode(meaning).name
@@ -60,13 +62,13 @@ def _known(name: str) -> str | None:
 
 
 def _sized(name: str, meaning: str, size: int | None) -> tuple[str, tuple[str, ...]]:
-    """The mode over micro-batches of that size, and that it is another for every size."""
+    """Return the mode over micro-batches of that size, and that it is another for every size."""
     other = family(name) != LEGACY.name
     if size is None:
-        said = f"{meaning}, which" if other else name
+        described = f"{meaning}, which" if other else name
         raise NotClaimable(
-            f"not claimable: {said} {LEGACY.why}: say how many with --micro-batch-size B, or check "
-            f"--mode {LEGACY.instead} to see what it changes"
+            f"not claimable: {described} {LEGACY.why}: say how many with --micro-batch-size B, or "
+            f"check --mode {LEGACY.instead} to see what it changes"
         )
     depends = (
         f"{LEGACY.name} depends on the micro-batches: this holds for {size} "

@@ -25,12 +25,12 @@ class PlannedCheck:
     subject: Subject
     space: Space | None
     instead: State | None = None
-    """What becomes of a check that is not run."""
+    """State reported for a skipped check."""
     why_not: str | None = None
-    """For what reason, where the state does not say it all."""
+    """For what reason, where the state is not enough."""
 
     def becoming(self, state: State, why_not: str | None) -> PlannedCheck:
-        """The same entry, not to be run for that reason."""
+        """Return the same entry, not to be run for that reason."""
         return replace(self, instead=state, why_not=why_not)
 
     @property
@@ -43,8 +43,10 @@ class PlannedCheck:
 
     @property
     def least(self) -> int:
-        """Cases that must have come to a result before it passes, if there are as many: no fewer
-        where a profile draws only a part of them."""
+        """Cases that must have come to a result before it passes, if there are as many.
+
+        No fewer where a profile draws only a part of them.
+        """
         if self.check.only is not None:
             return 0
         return min(MIN_EXAMPLES, self.subject.claim.budget.examples, self._most)
@@ -73,7 +75,7 @@ class PlannedCheck:
 
 
 def share(entries: Sequence[PlannedCheck]) -> float:
-    """The first entry's part of the time that is left for all of these: by the cases they draw."""
+    """Return the first entry's part of the time left for all of these: by the cases they draw."""
     usual = [entry.examples or entry.subject.claim.budget.examples for entry in entries]
     drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
     return drawn[0] / sum(drawn) if drawn[0] else 0.0
@@ -98,7 +100,7 @@ class Plan:
 
 
 def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
-    """The plan of a subject; what earlier checks find out may still shorten it."""
+    """Return the plan of a subject; what earlier checks find out may still shorten it."""
     asked = tuple(checks)
     mine = tuple(check for check in asked if check.of_calls == subject.only_called)
     if asked and not mine:  # nothing else was asked for
@@ -123,7 +125,7 @@ def _entry(check: Check, subject: Subject) -> PlannedCheck:
             return entry.becoming(State.REFUSED, f"{refused.what}: {refused.words!r}")
         if subject.without and _has_layouts(check.space(subject.claiming(without=frozenset()))):
             return entry.becoming(State.NOT_CLAIMED, DISCLAIMED)
-    if space is None and check.nothing_to_say is None:
+    if space is None and check.not_applicable is None:
         if check.space(subject.claiming(max_world=MAX_WORLD)) is not None:
             return entry.becoming(State.LEFT_OUT, _no_layout(subject.max_world))
         return entry.becoming(State.NOT_CLAIMED, None)
@@ -136,7 +138,7 @@ def _has_layouts(space: Space | None) -> bool:
 
 
 def _refused(check: Check, subject: Subject) -> Refused | None:
-    """What the candidate refuses and the check is about."""
+    """Return what the candidate refuses and the check is about."""
     for one in subject.refused:
         others = tuple(r for r in subject.refused if r != one)
         if _has_layouts(check.space(subject.knowing(refused=others))):
@@ -147,7 +149,7 @@ def _refused(check: Check, subject: Subject) -> Refused | None:
 
 def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
     if space is None:
-        return check.nothing_to_say
+        return check.not_applicable
     if subject.nonlinear and check.linear_only:
         return "has no meaning for a non-linear objective"
     if check.thorough and not subject.claim.budget.thorough:

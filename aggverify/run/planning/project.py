@@ -14,9 +14,12 @@ _SIGNS = (".git", "pyproject.toml")
 
 
 def folders(start: Path) -> tuple[Path, ...]:
-    """``start`` and the folders above it as far as its project goes: to the repository's, else to
-    the nearest with a pyproject.toml; to the file system's root where there is neither. Not as far
-    as a folder like /tmp, in which anybody may leave such a file."""
+    """Return ``start`` and the folders above it as far as its project goes.
+
+    That is to the repository's, else to the nearest with a pyproject.toml; to the file system's
+    root where there is neither. Not as far as a folder like /tmp, in which anybody may leave such a
+    file.
+    """
     every = tuple(_up(start))
     for sign in _SIGNS:
         for number, folder in enumerate(every):
@@ -38,14 +41,16 @@ _ANYBODYS = stat.S_ISVTX | stat.S_IWOTH
 
 
 def root(start: Path) -> Path:
-    """The project's folder; ``start`` itself where there is no project."""
+    """Return the project's folder; ``start`` itself where there is no project."""
     last = folders(start)[-1]
     return last if any((last / sign).exists() for sign in _SIGNS) else start
 
 
 def places(module: str, path: Sequence[str]) -> list[Path]:
-    """Where the code of a module on that path lies, which is not imported for that; somewhere,
-    where it cannot be said: what else finds a module may be anybody's."""
+    """Where the code of a module on that path lies, which is not imported for that.
+
+    Somewhere, where that is not known: what else finds a module may be anybody's.
+    """
     found: list[str] = []
     name, folders = "", list(path)
     for part in module.split("."):

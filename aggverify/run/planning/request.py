@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.conventions import by_shape, convention
-from aggverify.conventions.calls import Called
+from aggverify.conventions.calls import PerCallConvention
 from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
@@ -32,7 +32,7 @@ class Request:
     modes: tuple[str, ...] = default("mode")
     convention: str | None = default("convention")
     adapter: str | None = default("adapter")
-    """The file that says how it is called, which goes before every convention that is named."""
+    """The file that declares how it is called, which goes before every convention that is named."""
     engine: str | None = default("engine")
     divisor: float | None = default("divisor")
     claims: frozenset[str] = default("claim")
@@ -64,7 +64,7 @@ class Request:
     skip: tuple[str, ...] = default("skip")
     exit_first: bool = default("exit_first")
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the project's pyproject.toml says, where neither an option nor the file does."""
+    """What the project's pyproject.toml has, where neither an option nor the file does."""
     settings_source: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Request:
 
     @property
     def called(self) -> str:
-        """What says how the reducer is called; ``auto`` where it is to be found out."""
+        """What declares how the reducer is called; ``auto`` where it is to be found out."""
         return self.adapter or self.convention or "auto"
 
     @property
@@ -130,31 +130,30 @@ class Request:
 
 
 def is_own_code(text: str | None) -> bool:
-    """Whether an oracle or an engine is a file or module of the person's, which this very process
-    runs."""
+    """Whether an oracle or an engine is the person's file or module, which this process runs."""
     return text is not None and (":" in text or is_path(text))
 
 
-def _with(option: Option, given: Any, said: Any) -> Any:
-    """What the command line says, or the project; both together of an option that adds."""
-    if option.adds and given is not None and said is not None:
-        return (*texts(given), *texts(said))
-    return said if given is None else given
+def _with(option: Option, given: Any, settings_values: Any) -> Any:
+    """Return the command line's value, or the project's; both together of an option that adds."""
+    if option.adds and given is not None and settings_values is not None:
+        return (*texts(given), *texts(settings_values))
+    return settings_values if given is None else given
 
 
 def requested(
-    target: str, given: Mapping[str, Any], said: Mapping[str, Any], source: object = None
+    target: str, given: Mapping[str, Any], settings_values: Mapping[str, Any], source: object = None
 ) -> Request:
-    """The request of a command line, by key, with the project's settings where it says nothing.
+    """Return the request of a command line, by key, with the project's settings for the rest.
 
-    What a file may say of itself waits until the file is known: ``claims.completed``.
+    What a file may declare waits until the file is known: ``claims.completed``.
     """
     installed_modes()
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = given.get(option.key)
         if not option.late:
-            value = _with(option, value, said.get(option.key))
+            value = _with(option, value, settings_values.get(option.key))
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
             values[option.field] = (
@@ -168,16 +167,19 @@ def requested(
         else:
             values.pop("convention")
     found = Request(
-        target, **values, settings=said, settings_source=None if source is None else str(source)
+        target,
+        **values,
+        settings=settings_values,
+        settings_source=None if source is None else str(source),
     )
-    _check_modes(found, texts(said.get("mode", ())))
+    _check_modes(found, texts(settings_values.get("mode", ())))
     return found
 
 
 def _is_kind(name: str, adapter: str) -> bool:
     """Whether the adapter is for the kind of function that this convention is for."""
     kind = convention(name)
-    return isinstance(kind, Called) and type(convention(adapter)) is type(kind)
+    return isinstance(kind, PerCallConvention) and type(convention(adapter)) is type(kind)
 
 
 def _check_modes(request: Request, settings: Sequence[str]) -> None:
@@ -185,6 +187,6 @@ def _check_modes(request: Request, settings: Sequence[str]) -> None:
     if not (names := request.modes or settings):
         return
     known = by_shape() if request.called == "auto" else [convention(request.called)]
-    own = {said: mode for how in known for said, mode in own_names(how).items()}
+    own = {alias: mode for how in known for alias, mode in own_names(how).items()}
     for name in names:
         canonical(name, request.micro_batch_size or 1, own)

@@ -25,11 +25,11 @@ SECTION = "tool.aggverify"
 MAX_BYTES = 1 << 20
 """Of a file at most: what is cut off there is no TOML, or has no section."""
 CLAIMS: Mapping[str, Option] = {o.key: o for o in OPTIONS if o.where is Where.ANYWHERE}
-"""What a file may say of itself in ``AGGVERIFY``."""
+"""What a file may declare in ``AGGVERIFY``."""
 PROBE_POINTS = "probe-points"
 """A table of the section that holds no options: ``aggverify audit`` reads it."""
 KEYS: Mapping[str, Option] = {o.key: o for o in OPTIONS if o.where is not Where.NOWHERE}
-"""What a project may say."""
+"""What a project may set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Settings:
     source: Path | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or the default."""
+        """Return the value of a key, or the default."""
         return self.values.get(key, default)
 
 
 def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[str, Any]:
-    """The values if every key and value can be used; raises InputError naming ``where``."""
+    """Return the values if every key and value can be used; raises InputError naming ``where``."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where} must be a table of plain values, got {shown(values)}")
     for key, value in values.items():
@@ -58,16 +58,16 @@ def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[st
 
 
 def _check_inside(where: str, path: Path, folder: Path) -> None:
-    """Raise unless what a file names lies beside or below it: it may be anybody's."""
+    """Raise unless what a file names lies next to or below it: it may be anybody's."""
     leads = resolved(path)
     if not leads.is_relative_to(folder.resolve()):
         raise InputError(f"{where} leads out of {folder}, to {leads}: say it on the command line")
 
 
 def _check_names(where: str, values: Mapping[str, Any]) -> None:
-    """Names out of closed sets, checked here so that the error can say where they stand."""
+    """Names out of closed sets, checked here so that the error can name where they stand."""
     try:
-        # With an adapter it may be a name of its own: looked up where that is known.
+        # With an adapter it may be the adapter's own name: looked up where that is known.
         for name in texts(() if "adapter" in values else values.get("mode", ())):
             canonical(name, values.get("micro_batch_size"))
         Policy.from_text({q: str(r) for q, r in values.get("policy", {}).items()})
@@ -103,7 +103,7 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
 
 
 def _check_own(where: str, name: str, folder: Path) -> None:
-    """The same of a module that is imported here, by name."""
+    """Do the same for a module that is imported here, by name."""
     module = name.partition(":")[0]
     lies = project.places(module, [*sys.path, str(Path.cwd())])
     if not all(place.is_relative_to(folder.resolve()) for place in lies):
@@ -116,24 +116,26 @@ _LEADS = frozenset({"engine", *(key for key, option in KEYS.items() if option.is
 """What names code to run here, or a place to read or write."""
 
 
-def find(start: Path, *, trusted: bool = True, said: Collection[str] = ()) -> Settings:
-    """The settings of the nearest pyproject.toml of the project that has the section, at or above
-    ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
-    project's that they name as an engine may be imported here; ``said``: what the person says, so
-    that it does not matter where the project's leads."""
+def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = ()) -> Settings:
+    """Return the settings of the project's nearest pyproject.toml that has the section.
+
+    It is at or above ``start``; what lies above the project is somebody else's. ``trusted``:
+    whether a module of the project's that they name as an engine may be imported here;
+    ``named_options``: what the person gives, so that it does not matter where the project's leads.
+    """
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.exists():  # what is no file is refused, not passed over
-            found = read(path, required=False, trusted=trusted, said=said)
+            found = read(path, required=False, trusted=trusted, named_options=named_options)
             if found.source is not None:
                 return found
     return Settings()
 
 
 def read(
-    path: Path, *, required: bool = True, trusted: bool = True, said: Collection[str] = ()
+    path: Path, *, required: bool = True, trusted: bool = True, named_options: Collection[str] = ()
 ) -> Settings:
-    """The settings of one TOML file; raises InputError for what cannot be read or used."""
+    """Return the settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
         text = contents(path, MAX_BYTES)
         if len(text) > MAX_BYTES:
@@ -152,7 +154,7 @@ def read(
         section = {
             k: v
             for k, v in section.items()
-            if k != PROBE_POINTS and not (k in said and k in _LEADS)
+            if k != PROBE_POINTS and not (k in named_options and k in _LEADS)
         }
         named = section.get("engine")
         if isinstance(named, str) and ":" in named:
@@ -164,7 +166,7 @@ def read(
             _check_own(f"{where}: engine", named, folder)
     values = validated(where, section, KEYS)
     for key in values:
-        if KEYS[key].is_path:  # relative to the file that says so, wherever the command is run
+        if KEYS[key].is_path:  # relative to the file that contains it, wherever the command is run
             values[key] = str(folder / values[key])
             _check_inside(f"{where}: {key}", Path(values[key]), folder)
     return Settings(values, path)

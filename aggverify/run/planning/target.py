@@ -27,7 +27,7 @@ class Target:
     name: str | None
 
     def setup(self) -> dict[str, str]:
-        """What a template process needs to import it."""
+        """Return what a template process needs to import it."""
         named = {} if self.name is None else {"name": self.name}
         if self.path is not None:
             return {"path": str(self.path), **named}
@@ -66,14 +66,16 @@ def _readable(path: Path) -> Path:
         ) from None
     except ValueError as error:
         raise CandidateError(f"not Python source: {path} ({error})") from None
-    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+    except (MemoryError, RecursionError):  # CPython's parser raises MemoryError for a full stack
         raise CandidateError(f"{path}: an expression nests too deeply to be compiled") from None
     return path.resolve()
 
 
 def dotted_instead(path: Path, name: str | None, command: str = "check") -> str | None:
-    """The command for a file that imports relatively, which only works by its dotted name; None
-    for a file without such an import."""
+    """Return the command for a file that imports relatively, which only works by its dotted name.
+
+    None for a file without such an import.
+    """
     try:
         tree = parsed(path.read_bytes())
     except (OSError, SyntaxError):
@@ -99,7 +101,7 @@ def _short(folder: Path) -> str:
 
 
 def origin(target: Target) -> ImportSource:
-    """From where a file that lies beside the target imports it."""
+    """From where a file that lies next to the target imports it."""
     if target.path is None:
         return ImportSource(target.module)
     name, file = target.path.stem, target.path.name

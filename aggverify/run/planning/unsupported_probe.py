@@ -41,7 +41,7 @@ _EVIDENCE = 3
 
 
 def asked_first() -> tuple[Case, ...]:
-    """The steps a candidate may refuse."""
+    """Return the steps a candidate may refuse."""
     found = []
     for text, cells, cp, kind in _FIRST:
         step = parse_step(text)
@@ -50,7 +50,7 @@ def asked_first() -> tuple[Case, ...]:
 
 
 def settled(subject: Subject, executor: Executor) -> Subject:
-    """The subject, and what it refuses: every check is judged on the rest."""
+    """Return the subject, and what it refuses: every check is judged on the rest."""
     space = spread(subject, min_units=1)
     cases = [case for case in asked_first() if case in space]
     known = dict(zip(cases, executor.run(subject, cases), strict=True))
@@ -64,7 +64,7 @@ def settled(subject: Subject, executor: Executor) -> Subject:
 
 
 def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
-    """The dimensions that what was refused goes with, the widest first."""
+    """Yield the dimensions that what was refused goes with, the widest first."""
     left = {case for case, execution in known.items() if refusal(execution)}
     declined = [pair for pair in (_declined(d, known) for d in DIMENSIONS) if pair is not None]
     found = []
@@ -72,19 +72,19 @@ def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
         if cases & left:
             found.append(one)
             left -= cases
-    if not left:  # otherwise it raises for a reason of its own
+    if not left:  # otherwise it raises for another reason
         yield from found
 
 
 def _declined(
     dimension: Dimension, known: Mapping[Case, Execution]
 ) -> tuple[Refused, set[Case]] | None:
-    """What is refused of it, and the cases that were, if all beyond one of its sizes are."""
+    """Return what is refused of it, and the cases that were, if all beyond one of its sizes are."""
     sizes = {case: dimension.size(case) for case in known}
     for beyond in range(1, max(sizes.values(), default=1)):
         cases = {case for case, size in sizes.items() if size > beyond}
-        said = [refusal(known[case], dimension.concerned(case)) for case in cases]
-        if all(said) and len({case.step for case in cases}) >= _EVIDENCE:
+        refusals = [refusal(known[case], dimension.concerned(case)) for case in cases]
+        if all(refusals) and len({case.step for case in cases}) >= _EVIDENCE:
             first = min(cases, key=lambda case: case.size)
             words = refusal(known[first], dimension.concerned(first)) or ""
             return Refused(dimension.feature, words, beyond), cases

@@ -1,4 +1,4 @@
-"""Findings that a person accepts, each with a reason: what ``--accept`` says."""
+"""Findings that a person accepts, each with a reason: the option ``--accept``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ def accepting(
     *,
     expired: bool = False,
 ) -> Waiver:
-    """A waiver that covers nothing so far. ``what``: a code, and behind a colon the id of one
-    stored case, or a finding's signature. With an identity it is for any finding that is the same,
-    unless it is ``expired``."""
+    """Return a waiver that covers nothing so far.
+
+    ``what``: a code, and behind a colon the id of one stored case, or a finding's signature. With
+    an identity it is for any finding that is the same, unless it is ``expired``.
+    """
     return Waiver(what, reason, 0, identity, owner, expires, expired, ())
 
 

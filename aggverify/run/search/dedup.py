@@ -11,12 +11,15 @@ from aggverify.steps.layouts import dimensions
 
 SLIDE = Fraction(1, 1000)
 """A deviation that many times smaller is another one: a factor is never that small on a smaller
-case, a rounding in float32 is that small beside any factor."""
+case, a rounding in float32 is that small compared with any factor."""
 
 
 def same_failure(found: Finding, other: Finding | None) -> bool:
-    """Whether the other shows what was found: the same code, of the same term, by a deviation of
-    that order; or the same exception. A rounding is no smaller case of a wrong factor."""
+    """Whether the other shows what was found.
+
+    It is the same code, of the same term, by a deviation of that order; or the same exception. A
+    rounding is no smaller case of a wrong factor.
+    """
     if other is None or (found.code, found.term) != (other.code, other.term):
         return False
     if found.fault is not None:
@@ -28,16 +31,18 @@ def same_failure(found: Finding, other: Finding | None) -> bool:
 
 
 def same_cause(known: Finding, other: Finding) -> bool:
-    """Whether the other may be nothing but the known one again, on a case that was not made small:
-    the same thing said, of the losses where the known one's layout has a part in it, of a term
-    anywhere."""
-    if _said(known) != _said(other):
+    """Whether the other may be only the known one again, on a case that was not made small.
+
+    It is the same thing reported, of the losses where the known one's layout has a part in it, of a
+    term anywhere.
+    """
+    if _key(known) != _key(other):
         return False
     mine = dimensions(known.case.layout)
     return not mine or known.term is not None or bool(mine & dimensions(other.case.layout))
 
 
-def _said(found: Finding) -> tuple[object, ...]:
+def _key(found: Finding) -> tuple[object, ...]:
     what = found.traits.symptom or found.code
     finite = found.token is None or _is_finite(found, found.token)
     return what, found.traits.effect, found.term, raised_at(found), finite
@@ -50,7 +55,7 @@ def raised_at(found: Finding) -> tuple[str, str] | None:
 
 
 def _size(found: Finding) -> Fraction | None:
-    """The deviation, relative to what is expected; None where it is no number."""
+    """Return the deviation, relative to what is expected; None where it is no number."""
     token = found.token
     if found.error is None or (token is not None and not _is_finite(found, token)):
         return None

@@ -84,7 +84,7 @@ def search(
     deadline: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Finding | None:
-    """The finding on the smallest of the first cases that fail, or None.
+    """Return the finding on the smallest of the first cases that fail, or None.
 
     Drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds of
     ``clock``.

@@ -14,7 +14,7 @@ from aggverify import model
 from aggverify.checks import Finding
 from aggverify.checks.determinism import FLAKY
 from aggverify.codes.state import Incomplete, State
-from aggverify.conventions.lazy_fields import NOT_KNOWN, NotTold
+from aggverify.conventions.lazy_fields import NOT_KNOWN, FieldNotAvailable
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.executor import Executor
@@ -41,7 +41,7 @@ from aggverify.run.search.triage import Evidence, triage_finding
 
 Emit = Callable[[Event], None]
 MOST = 3
-"""Findings of one check, each of a cause of its own."""
+"""Findings of one check, each with its own cause."""
 
 
 def run_check(
@@ -54,7 +54,7 @@ def run_check(
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
-    """Run the entry, or say why it is not run; with what is known when it is stopped.
+    """Run the entry, or report why it is not run; with what is known when it is stopped.
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
@@ -155,7 +155,7 @@ def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emi
 
 
 def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
-    """The first other check that finds something on cases that take every branch, with that."""
+    """Return the first other check that finds something on cases that take every branch."""
     subject = run.subject
     cases = list(islice(run.on_branches(), subject.claim.budget.branches))
     for entry in looking_at_branches(subject):
@@ -174,7 +174,7 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
 
 
 def _as_wide(space: Space, wide: Space) -> Space:
-    """The space with the sizes of a layout that the other has, on no more ranks."""
+    """Return the space with the sizes of a layout that the other has, on no more ranks."""
     return replace(
         space,
         max_dp=wide.max_dp,
@@ -186,7 +186,7 @@ def _as_wide(space: Space, wide: Space) -> Space:
 def _look_into(
     run: CheckRun, finding: Finding, reported: list[ReportedFinding], emit: Emit
 ) -> None:
-    """Add a finding with what can be said of it; when that is stopped, with what is known."""
+    """Add a finding with all that is known of it; when that is stopped, with what is known."""
     evidence = Evidence()
     try:
         triage_finding(run, finding, evidence, lambda seen: emit(Seen(seen)))
@@ -255,7 +255,7 @@ def _state(
         return State.REFUSED, None
     if not run.judged:
         errors = [failure.error for failure in run.failures]
-        if errors and all(e is not None and e.breach == NotTold.name for e in errors):
+        if errors and all(e is not None and e.breach == FieldNotAvailable.name for e in errors):
             return State.LEFT_OUT, f"it asks for {NOT_KNOWN}"
         why = run.failures[-1].message if run.failures else "none was finite"
         return State.NOT_JUDGED, f"no case came to a result: {why}"

@@ -22,8 +22,11 @@ NOTHING = StoredExamples()
 
 
 def findings_again(run: CheckRun, stored: Sequence[StoredCase]) -> list[Finding]:
-    """What cases of the check show now: those that show what they were stored for, as they are; or
-    else the first that shows something else, on its smallest case."""
+    """Return what cases of the check show now.
+
+    Those that show what they were stored for, as they are; or else the first that shows something
+    else, on its smallest case.
+    """
     mine = [s for s in stored if s.check == run.check.name and s.case in run.space]
     if not mine:
         return []

@@ -1,4 +1,4 @@
-"""Observations made to explain one finding: over all layouts, and cases that tell forms apart."""
+"""Observations made to explain one finding: over all layouts, and cases that distinguish forms."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from aggverify.steps.notation import parse_step
 
 _LARGE = 100_000
 _ROUNDS = 3
-"""Cases run to tell remaining forms apart, one round after the other."""
+"""Cases run to distinguish remaining forms, one round after the other."""
 _TRIED = 8
 """Cases at most in each round that a form is tried on."""
 
@@ -75,17 +75,20 @@ def explain(
     own: Sequence[Case],
     others: Sequence[Case] = (),
 ) -> Diagnosis | None:
-    """Diagnose a finding; ``own`` are the cases of the check that made it, ``others`` more like
-    these, on which a formula may be tried."""
+    """Diagnose a finding.
+
+    ``own`` are the cases of the check that made it, ``others`` more like these, on which a formula
+    may be tried.
+    """
     if finding.case.step.num_response_tokens > _LARGE:
-        return None  # forms are fitted to small steps; the finding's message says what it can
+        return None  # forms are fitted to small steps; the finding's message has all that is known
     subject = subject.knowing(trust_formula=True)
     shown = finding.observed is not None
     how = finding.traits.diagnosed
     if finding.not_finite:
         return _not_finite(subject, finding, executor, own)
     if finding.code == clipping.CODE and len(finding.signs) > 1:
-        finding = _told_apart(subject, finding, executor, own)
+        finding = _with_one_sign(subject, finding, executor, own)
     if finding.code == SELECTION:  # by a statistic of the values, or among them
         return recognised(subject, finding, *_at_hand(subject, finding.case, executor))
     if how is Diagnosed.SYMPTOM or finding.term is not None:
@@ -113,7 +116,7 @@ def explain(
 
 
 def _in_words(found: Diagnosis, under: str) -> Diagnosis:
-    """What holds of other numbers than the finding's: a formula stands with what it holds of."""
+    """Put in words what holds of other numbers than the finding's: a formula, with its scope."""
     if found.form is None:
         return found
     sentence = under + found.sentence
@@ -129,7 +132,7 @@ def _weights(
     finding: Finding,
     executor: Executor,
     own: Sequence[Case],
-    alike: Sequence[Case],
+    same_layout: Sequence[Case],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     fitting = _stored(subject)
@@ -150,7 +153,7 @@ def _weights(
         diagnosis = diagnose(judged, finding, _tiers(finding, found, mine))
         if diagnosis is None or diagnosis.form is None:
             return diagnosis
-        tried = _foretold_wrong(judged, diagnosis.form, (*alike, *others))
+        tried = _foretold_wrong(judged, diagnosis.form, (*same_layout, *others))
         new = [case for case in tried if _double(case) not in found][:_TRIED]
         seen = _observe(subject, executor, new)
         if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
@@ -169,8 +172,10 @@ def _stored(subject: Subject) -> list[Case]:
 
 
 def _of_groups(size: int) -> Iterator[Case]:
-    """Two and three prompt groups of one size: with one, no count of groups is told from another
-    factor. Stored cases have small ones."""
+    """Yield two and three prompt groups of one size.
+
+    With one, no count of groups is distinguished from another factor. Stored cases have small ones.
+    """
     for number in (2, 3) if size else ():
         groups = (
             " ".join(f"1/{'1' * (1 + (g + i) % 3)}" for i in range(size)) for g in range(number)
@@ -201,7 +206,7 @@ def _nonlinear(
 
 
 def _of_one_step(subject: Subject) -> list[Case]:
-    """Steps that are laid out in several ways each."""
+    """Return steps that are laid out in several ways each."""
     space = spread(subject, min_units=1)
     kind = space.cp_kinds[0] if space.cp_kinds else "zigzag"
     found = []
@@ -216,7 +221,7 @@ def _of_one_step(subject: Subject) -> list[Case]:
     return [case for case in found if case in space]
 
 
-def _told_apart(
+def _with_one_sign(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Finding:
     """With one of its signs, by another case on which that one alone is seen."""
@@ -237,12 +242,14 @@ def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str
 
 
 def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
-    """The first kind of values whose part in the weights ends where a micro-batch or rank does; of
-    the case, or of larger ones, on which more is changed."""
+    """Return the first kind of values whose part in the weights ends at a micro-batch or rank.
+
+    Of the case, or of larger ones, on which more is changed.
+    """
     found: list[str] = []
     cp_size = case.layout.cp_size
-    alike = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
-    for each in (case, *alike[-2:]):
+    same_layout = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
+    for each in (case, *same_layout[-2:]):
         tried = list(probes(_double(each)))
         seen = _observe(subject, executor, [each, *(probe.case for probe in tried)])
         before = seen.get(_double(each))
@@ -255,8 +262,10 @@ def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
 
 
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
-    """Those for which a formula foretells other weights than the mode's: there it shows whether it
-    is what is computed. Where it foretells the right ones, so do many."""
+    """Yield those for which a formula foretells other weights than the mode's.
+
+    There it shows whether it is what is computed. Where it foretells the right ones, so do many.
+    """
     for case in cases:
         expected = subject.expected(case.step)
         if expected is not None and case.step.num_unmasked:
@@ -342,8 +351,10 @@ def _double(case: Case) -> Case:
 def _not_finite(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Where something is not finite, with and without units that are empty; in float64 first, then
-    as it was found."""
+    """Where something is not finite, with and without units that are empty.
+
+    In float64 first, then as it was found.
+    """
     space = spread(subject, min_units=1, empty_samples=True)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     cases = [finding.case, *own, *(c for case in stored for c in (case, *fully_masked(case)))]
@@ -363,8 +374,11 @@ def _behind_the_mask(
     if plain is not None:
         return plain
     # Where nothing else is in the sum, what is added and subtracted again leaves no trace.
-    beside = parse_step("1/100")
-    clean = [_double(finding.case), Case(beside, Layout.trivial(1), plain_losses(beside))]
+    unmasked_once = parse_step("1/100")
+    clean = [
+        _double(finding.case),
+        Case(unmasked_once, Layout.trivial(1), plain_losses(unmasked_once)),
+    ]
     wanted = [case for plain in clean for case in (plain, *(poisoned(plain, p) for p in Poison))]
     ran = iter([_observed(subject, execution) for execution in executor.run(subject, wanted)])
     runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]

@@ -23,8 +23,11 @@ from aggverify.steps.case import Case
 def explain_term(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """What its weights are off by, or are instead, in units of the term's coefficient: its weight
-    in a step of one token. ``own``: cases of the check that made the finding."""
+    """Return what its weights are off by, or are instead, in units of the coefficient.
+
+    That is the term's weight in a step of one token. ``own``: cases of the check that made the
+    finding.
+    """
     if finding.term is None or finding.observed is None:
         return None
     space = spread(subject, min_units=1)
@@ -44,8 +47,8 @@ def explain_term(
     reading = subject.term_readings.get(finding.term)
     seen = list(_observations(ran, float(unit[0]), reading))
     kind = finding.case.layout.cp_kind
-    alike = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
-    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, alike)
+    same_kind = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
+    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, same_kind)
 
 
 def _observations(

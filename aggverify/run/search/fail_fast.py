@@ -1,6 +1,8 @@
-"""A first look at weights, before any check is run: what is wrong on a plain case is told within a
-second, not when its check has its turn. That check finds it again and says what it is, or one that
-comes before it does."""
+"""A first look at weights, before any check is run.
+
+What is wrong on a plain case is reported within a second, not when its check has its turn. That
+check finds it again and names it, or one that comes before it does.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ def first_failure(
     statistics: RunStatistics,
     deadline: Deadline,
 ) -> Finding | None:
-    """The first finding that the first cases of each entry show and that comes back in fresh ranks.
+    """Return the first finding on the first cases of each entry that comes back in fresh ranks.
 
-    None where nothing is found, and where ranks do not get through or say something else the next
-    time, which the checks look into.
+    None where nothing is found, and where ranks do not get through or report something else the
+    next time, which the checks look into.
     """
     for entry in entries:
         if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):

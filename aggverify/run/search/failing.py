@@ -26,7 +26,7 @@ def failure(subject: Subject, finding: Finding, executor: Executor) -> Diagnosis
         if executor.run(subject, [alone])[0].failure is None:
             signs.append("only-under-context-parallel")
     if finding.fault is not None and finding.fault.kind == "disagree":
-        # In a job of its own, so that what it issued is known.
+        # In its own job, so that what it issued is known.
         fault = executor.run(subject, [RunSpec(finding.case, alone=True)])[0].failure
         if fault is not None and fault.kind == "disagree" and not any(fault.traces.values()):
             signs.append(NOTHING_REDUCED)
@@ -51,8 +51,7 @@ def _parted(fault: Fault) -> bool:
 
 
 def skipped(fault: Fault) -> bool:
-    """Whether some rank is through with the candidate and issued fewer of its collectives than
-    another of the group.
+    """Whether some rank has left the candidate with fewer collectives than another of its group.
 
     Seen in what was issued, whatever the engine's own collectives look like: one that happens to be
     the candidate's in all but its place is joined, and the ranks part later.

@@ -18,14 +18,16 @@ from aggverify.run.search.shrink_passes import smaller
 from aggverify.steps.case import Case
 
 NEAR, FAR, FAILING, LONG = 48, 48, 32, 20_000
-"""Cases beside the smallest failing one, of others, and failing ones already seen, at most; tokens
+"""Cases next to the smallest failing one, of others, and failing ones already seen, at most; tokens
 of a step that is not run once more."""
 UNNAMED = "another-formula"
 
 
 def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tuple[Suspect, ...]:
-    """What only the failing cases took, or they above all; nothing for a cause that is named, or
-    where the code has no conditions."""
+    """Return what only the failing cases took, or they above all.
+
+    Nothing for a cause that is named, or where the code has no conditions.
+    """
     named = diagnosis is not None and diagnosis.bug is not None and diagnosis.bug.name != UNNAMED
     found = run.subject.found
     if named or finding.traits.costs_a_world or not found.conditions or run.check.only is not None:
@@ -36,27 +38,35 @@ def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tup
 
 
 def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
-    """The failing one and those next to it, which pass for the most part; others that failed; and
-    some of all kinds."""
+    """Yield the failing one and those next to it, which pass for the most part; others that failed.
+
+    And some of all kinds.
+    """
     space = run.space
     yield finding.case
     yield from islice((case for case in smaller(finding.case) if case in space), NEAR)
-    yield from islice((told.case for told in run.told if same_failure(finding, told)), FAILING)
+    yield from islice(
+        (judged.case for judged in run.reported if same_failure(finding, judged)), FAILING
+    )
     yield from drawn(run.check.draws(space), FAR, run.subject.claim.seed)
     yield from islice((case for case in run.stored_cases() if case in space), FAR)
 
 
 def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
-    """What each of them ran as it was laid out, and whether it shows this finding; one that shows
-    another is left out, and one without a result."""
+    """Return what each of them ran as it was laid out, and whether it shows this finding.
+
+    One that shows another is left out, and one without a result.
+    """
     variants = [[replace(as_run_spec(each), noted=True) for each in run.check.variants(case)]
                 for case in cases]  # fmt: skip
     rest = iter(run.executor.run(run.subject, list(chain.from_iterable(variants))))
     found = []
     for each in variants:
         mine = [next(rest) for _ in each]
-        told = run.check.judge(run.subject, mine)
-        if (told is None or same_failure(finding, told)) and all(e.failure is None for e in mine):
+        judged = run.check.judge(run.subject, mine)
+        if (judged is None or same_failure(finding, judged)) and all(
+            e.failure is None for e in mine
+        ):
             last = mine[-1]
-            found.append(Spectrum(told is not None, last.lines, last.outcomes))
+            found.append(Spectrum(judged is not None, last.lines, last.outcomes))
     return found

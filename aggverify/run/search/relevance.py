@@ -36,8 +36,8 @@ def relevance(finding: Finding, space: Space, judge: JudgeCases) -> Relevance:
         tried = [(name, case) for name, case in tried if name != LOSS_VALUES]
     found = judge([case for _, case in tried])
     same: dict[str, bool] = {}
-    for (name, _), told in zip(tried, found, strict=True):
-        again = told is not None and told.code == finding.code and _alike(finding, told)
+    for (name, _), judged in zip(tried, found, strict=True):
+        again = judged is not None and judged.code == finding.code and _same_signs(finding, judged)
         same[name] = same.get(name, True) and again
     return Relevance(
         tuple(name for name, again in same.items() if not again),
@@ -45,7 +45,7 @@ def relevance(finding: Finding, space: Space, judge: JudgeCases) -> Relevance:
     )
 
 
-def _alike(finding: Finding, other: Finding) -> bool:
+def _same_signs(finding: Finding, other: Finding) -> bool:
     """Whether the finding's token is off by the same factor, where there is one."""
     was, now = _factor(finding, finding.token), _factor(other, finding.token)
     if was is None or now is None:
@@ -64,7 +64,7 @@ def _factor(finding: Finding, token: int | None) -> float | None:
 
 
 def variations(case: Case, space: Space) -> Iterator[tuple[str, Case]]:
-    """The case with one field changed: its name, and the case."""
+    """Yield the case with one field changed: its name, and the case."""
     for name, build in _builders(case, space):
         try:
             varied = build()

@@ -1,9 +1,9 @@
 """Whether a deviation is float32 arithmetic inside the candidate, or a mistake of that size.
 
-What telling steps on one rank show is known before anything is judged (planning/identify.py). A
-constant can be exact there and rounded elsewhere: ``tokens / (dp * cp)`` made in float32, a factor
-of three micro-batches. Where every count and every size is a power of two nothing is rounded, and
-a mistake is as large as anywhere.
+What distinguishing steps on one rank show is known before anything is judged
+(planning/identify.py). A constant can be exact there and rounded elsewhere: ``tokens / (dp * cp)``
+made in float32, a factor of three micro-batches. Where every count and every size is a power of two
+nothing is rounded, and a mistake is as large as anywhere.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def explained_by_rounding(
 
 
 def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> bool:
-    """Whether such deviations vanish where float32 is exact: on the check's own cases of that kind,
-    or, if it has none, in the weights of every layout."""
+    """Whether such deviations vanish where float32 is exact.
+
+    On the check's own cases of that kind, or, if it has none, in the weights of every layout.
+    """
     cases = [case for case in map(check.project, exact_cases(space.cp_kinds)) if case in space]
     cases = [case for case in dict.fromkeys(cases) if _is_exact(case)]
     if not cases:
@@ -55,8 +57,11 @@ def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> 
 
 
 def exact_cases(kinds: Sequence[CpKind]) -> Iterator[Case]:
-    """One and two of each size; four tokens a sample, two samples a prompt group, one group a
-    micro-batch. Behind a prompt of one token every shard has a power of two of them as well."""
+    """One and two of each size.
+
+    Four tokens a sample, two samples a prompt group, one group a micro-batch. Behind a prompt of
+    one token every shard has a power of two of them as well.
+    """
     for d, c, k in product((1, 2), repeat=3):
         sample = b"\1" * 4
         step = Step(tuple(Sample(1, sample, i, i // 2) for i in range(2 * d * k)))

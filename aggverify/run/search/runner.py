@@ -1,5 +1,7 @@
-"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small;
-and a few more, for what that one may hide."""
+"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small.
+
+And a few more, for what that one may hide.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ class CheckRun:
     not_judged: str | None = None
     """What kept it from being judged that is not the candidate's doing."""
     talks: bool = False
-    """Whether virtual ranks issued collectives: then there is nothing to say."""
+    """Whether virtual ranks issued collectives: then it is not applicable."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
     executions: int = 0
@@ -79,7 +81,7 @@ class CheckRun:
     """Of these executions, what became of those without a result."""
     known: list[Finding] = field(default_factory=list)
     """What has been found on a smallest case, and is not found again."""
-    told: list[Finding] = field(default_factory=list)
+    reported: list[Finding] = field(default_factory=list)
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
     loops: int = 0
     """How many cases that were tried as smaller ones did not come to an end."""
@@ -93,12 +95,12 @@ class CheckRun:
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
     def clock(self) -> float:
-        """Seconds for budgets: of the wall where a person has said how many there are."""
-        said = self.subject.claim.budget.max_time is not None
-        return self.executor.clock() if said else self.executor.budget_clock()
+        """Seconds for budgets: of the wall where a person has given how many there are."""
+        time_given = self.subject.claim.budget.max_time is not None
+        return self.executor.clock() if time_given else self.executor.budget_clock()
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
-        """The finding on the smallest case that shows it, or None when every case passes.
+        """Return the finding on the smallest case that shows it, or None when every case passes.
 
         ``deadline``: in seconds of :meth:`clock`. Raises OutOfTime where the whole
         command has none left and nothing was found.
@@ -129,7 +131,7 @@ class CheckRun:
         return self.smaller(self.found)
 
     def smaller(self, found: Finding) -> Finding:
-        """The same finding on the smallest case that shows it, as far as there is time."""
+        """Return the same finding on the smallest case that shows it, as far as there is time."""
         self.found = found
         with suppress(OutOfTime):  # then the smallest so far is small enough
             self.found = shrink(found, self._smaller, self.space)
@@ -152,9 +154,11 @@ class CheckRun:
         return judged
 
     def further(self, known: Finding, *, seed: int) -> Finding | None:
-        """After what is known now, the next finding of another cause, likewise on its smallest
-        case, or None: among what was seen on the way, stored cases that have not been run, and a
-        few that are drawn where the known one has no part. ``seed``: another one than before.
+        """Return the next finding of another cause after the known one, or None.
+
+        Likewise on its smallest case: among what was seen on the way, stored cases that have not
+        been run, and a few that are drawn where the known one has no part. ``seed``: another one
+        than before.
 
         However long the known one took to explain, so that the same ones are found every time.
         """
@@ -162,7 +166,7 @@ class CheckRun:
         self.found = None
         if self.check.only is not None:
             return None
-        # Another term can be wrong in the same dimension; of the losses it would be told again.
+        # Another term can be wrong in the same dimension; of the losses it would be reported again.
         mine = dimensions(known.case.layout) if known.term is None else frozenset()
         rest = folded(self.space, mine)
         drawn = bool(sizes(rest)) and (bool(mine) or known.term is not None)
@@ -170,8 +174,8 @@ class CheckRun:
             if not drawn:
                 return None
             self.space = rest
-        told = (f for f in self.told if f.case in self.space and not self._is_known(f))
-        self.found = next(told, None) or self.stored_failure()
+        reported = (f for f in self.reported if f.case in self.space and not self._is_known(f))
+        self.found = next(reported, None) or self.stored_failure()
         if self.found is None and drawn:
             self.phase = Phase.SEARCH
             self.found = search(
@@ -202,9 +206,11 @@ class CheckRun:
         return self.submit(cases).findings()
 
     def steered_failure(self) -> Finding | None:
-        """The first finding among cases for what has not run of the reducer, as many as the profile
-        has: what of it has run is this check's own doing, so that they are the same ones whatever
-        ran before it."""
+        """Return the first finding among cases for what has not run of the reducer.
+
+        They are as many as the profile has. What of it has run is this check's own doing, so that
+        they are the same ones whatever ran before it.
+        """
         left = self.subject.claim.budget.steered if self.check.steers else 0
         while left > 0:
             wanted = steered(
@@ -225,17 +231,20 @@ class CheckRun:
         return None
 
     def on_branches(self) -> Iterator[Case]:
-        """Of a check that steers, cases that together take every branch of the reducer's code that
-        any of them took, the rarest first; then some around its constants, which branch unseen."""
+        """Yield cases that together take every branch of the reducer's code, the rarest first.
+
+        Of a check that steers, of branches that any of them took; then some around its constants,
+        which branch unseen.
+        """
         taken = [*dict.fromkeys(self._examples.values())][::-1]
-        beside = filter(None, around(self.space, self.subject.found.constants))
-        for case in dict.fromkeys(chain(taken, beside)):
+        neighbours = filter(None, around(self.space, self.subject.found.constants))
+        for case in dict.fromkeys(chain(taken, neighbours)):
             # Huge and scaled losses are beyond the range of float16.
             if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
                 yield case
 
     def first_failure(self, cases: Sequence[Case]) -> Finding | None:
-        """The finding on the smallest of these cases that fail."""
+        """Return the finding on the smallest of these cases that fail."""
         found = filter(None, self.findings(cases))
         self.found = min(found, key=lambda f: f.case.size, default=None)
         return self.found
@@ -296,11 +305,11 @@ class CheckRun:
         if finding is None:
             self.statistics.add(self.subject, mine, scalars=self.check.judges_scalar)
             return None
-        self.told.append(finding)
+        self.reported.append(finding)
         return None if self._is_known(finding) else finding
 
     def _has_results(self, mine: Sequence[Execution]) -> bool:
-        """Whether the variants of a case say something of it."""
+        """Whether the variants of a case allow a judgement."""
         first, *others = map(_has_result, mine)
         return first and (any(others) if self.check.one_will_do else all(others))
 
@@ -315,11 +324,14 @@ class CheckRun:
         return self._rounds
 
     def stored_cases(self) -> list[Case]:
-        """What is known to be hard, brought into its space; nothing where it has its own cases."""
+        """Return what is known to be hard, brought into its space.
+
+        Nothing where it has its own cases.
+        """
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
-        """The first finding among the cases that are not drawn and have not been run, or None."""
+        """Return the first finding among the cases that are not drawn and have not been run."""
         pipeline = Pipeline(self._look)
         if self._left is None:
             only = self.check.only
@@ -346,7 +358,7 @@ class CheckRun:
 
 
 def _has_result(execution: Execution) -> bool:
-    """Whether there is something to judge: equal failures say nothing of what would have come."""
+    """Whether there is something to judge: equal failures do not show what would have come."""
     if execution.failure is not None:
         return False
     return execution.weights is None or is_finite(execution)
@@ -357,7 +369,7 @@ def _first(judged: Judged) -> Finding | None:
 
 
 def _doubling(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """The cases in batches that double."""
+    """Yield the cases in batches that double."""
     rest, size = iter(cases), FIRST_BATCH
     while batch := list(islice(rest, size)):
         yield batch

@@ -1,5 +1,6 @@
-"""A finding on the smallest case: the first of all small ones that shows it, or one without
-whatever can be left out.
+"""A finding on the smallest case.
+
+It is the first of all small ones that shows it, or one without whatever can be left out.
 
 Making a case smaller step by step can end in more than one place; an order of all small ones ends
 in one. Where none of them shows it, leaving out is what is left.
@@ -33,12 +34,12 @@ BATCH = 16
 
 
 def shrink(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The same finding on the smallest case found."""
+    """Return the same finding on the smallest case found."""
     return reduced(shrink_by_listing(finding, judge, space) or finding, judge, space)
 
 
 def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
-    """The same finding on the first of the smallest cases that shows it, if one below this does.
+    """Return the same finding on the first of the smallest cases that shows it, if any does.
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
     """
@@ -54,7 +55,7 @@ def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Find
 def _first(
     wanted: Finding, cases: Sequence[Case], judge: JudgeCases, costly: bool
 ) -> Finding | None:
-    """The first of the cases that shows it; few at a time first: most are found at once."""
+    """Return the first of the cases that shows it; few at a time first: most are found at once."""
     tried, size = 0, 1
     while tried < len(cases):
         for found in judge(list(cases[tried : tried + size])):
@@ -67,14 +68,16 @@ def _first(
 
 @lru_cache(maxsize=64)
 def plain_cases(space: Space) -> tuple[Case, ...]:
-    """Those of the smallest cases with nothing masked and every sample a prompt of its own."""
+    """Those of the smallest cases with nothing masked and every sample its own prompt."""
     return tuple(case for case in smallest_cases(space) if _is_plain(case))
 
 
 @lru_cache(maxsize=64)
 def smallest_cases(space: Space) -> tuple[Case, ...]:
-    """All cases of a space up to TOKENS and RANKS, smallest first, then with the fewest masks,
-    shared prompts and shared rollouts."""
+    """Return all cases of a space up to TOKENS and RANKS, smallest first.
+
+    Then with the fewest masks, shared prompts and shared rollouts.
+    """
     cases = (varied for case in _every(space.cp_kinds) for varied in _varied(case, space))
     return tuple(sorted((case for case in cases if case in space), key=_order))
 
@@ -121,7 +124,7 @@ def _losses(step: Step) -> tuple[float, ...]:
 
 
 def _varied(case: Case, space: Space) -> Iterator[Case]:
-    """The case, and what enumeration takes to be the same where the space does not."""
+    """Yield the case, and what enumeration takes to be the same where the space does not."""
     yield case
     step, layout = case.step, case.layout
     if space.rejects and case.masked_tokens():
@@ -135,7 +138,7 @@ def _varied(case: Case, space: Space) -> Iterator[Case]:
 
 
 def _rejected(sample: Sample) -> Sample:
-    """What is masked was rejected after the fact."""
+    """Make masked tokens ones that were rejected afterwards."""
     if sample.num_unmasked == sample.response_length:
         return sample
     return replace(sample, original_mask=b"\1" * sample.response_length)

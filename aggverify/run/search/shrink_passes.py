@@ -25,7 +25,7 @@ SHORT = 8
 
 
 def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The finding on the smallest case that shows it, by leaving out and losses of 0."""
+    """Return the finding on the smallest case that shows it, by leaving out and losses of 0."""
     tried = {finding.case}
     costly = finding.traits.costs_a_world
     while len(tried) <= MOST:
@@ -54,7 +54,7 @@ _HALVES = (_first_half, _second_half)
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """The case without one of its parts, the largest parts first."""
+    """Yield the case without one of its parts, the largest parts first."""
     layout, step = case.layout, case.step
     cells = layout.micro_batches
     if not layout.is_trivial:
@@ -96,8 +96,10 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def plainer(case: Case) -> Iterator[Case]:
-    """The case with every sample a rollout; with its ids numbered where they have gaps; with all
-    losses 0; with one of them."""
+    """Yield the case with every sample a rollout; with its ids numbered where they have gaps.
+
+    With all losses 0; with one of them.
+    """
     alone = Step(tuple(replace(s, rollout=n) for n, s in enumerate(case.step.samples)))
     if len(case.step.samples) > case.step.num_rollouts:
         yield replace(case, step=alone)
@@ -119,8 +121,10 @@ def _numbered(step: Step) -> Step:
 
 
 def _parts(length: int) -> Iterator[tuple[int, ...]]:
-    """Halves; of a long response smaller parts off its end; all tokens but one, any one of a short
-    response, else the first or the last."""
+    """Halves; of a long response smaller parts off its end.
+
+    All tokens but one, any one of a short response, else the first or the last.
+    """
     tokens = tuple(range(length))
     if length > 3:
         yield tokens[: length // 2]

@@ -1,5 +1,7 @@
-"""The simplest step there is: a reducer that does not get through it is told so at once, and
-nothing else is run."""
+"""The simplest step there is.
+
+A reducer that does not get through it gets a finding at once, and nothing else is run.
+"""
 
 from __future__ import annotations
 
@@ -48,41 +50,46 @@ def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
 
 
 def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
-    """Those whose mode the reducer takes. One of several that nobody has asked for by name, and
-    that it refuses on the simplest steps, is none of its own: the others say so."""
-    if len(subjects) < 2 or any(s.found.mode_said for s in subjects):
+    """Those whose mode the reducer takes.
+
+    One of several that were not asked for by name, and that it refuses on the simplest steps, is
+    not one of its modes: the others note it.
+    """
+    if len(subjects) < 2 or any(s.found.mode_declared for s in subjects):
         return tuple(subjects)
     words = [(s, _refused(s, executor)) for s in subjects]
-    mine = [s for s, said in words if said is None]
+    mine = [s for s, why in words if why is None]
     if len(mine) in (0, len(subjects)):
         return tuple(subjects)
     offered = tuple(s.claim.mode for s in mine if s.claim.mode is not None)
     notes = [
-        f"refuses {s.claim.mode}, which is not judged (--mode {s.claim.mode} asks for it): {said!r}"
-        for s, said in words
-        if said is not None
+        f"refuses {s.claim.mode}, which is not judged (--mode {s.claim.mode} asks for it): {why!r}"
+        for s, why in words
+        if why is not None
     ]
     return tuple(s.claiming(offered=offered).noting(*notes) for s in mine)
 
 
 def _refused(subject: Subject, executor: Executor) -> str | None:
-    """With what words it declines every one of the simplest steps, the first's; None where it
-    takes one, or fails in another way."""
-    said: list[str] = []
+    """With what words it declines every one of the simplest steps, the first's.
+
+    None where it takes one, or fails in another way.
+    """
+    why: list[str] = []
     for case in simplest(subject):
         try:
             [ran] = executor.run(subject, [case])
-        except UnknownVersion:  # its first step runs into it too, and says so
+        except UnknownVersion:  # its first step runs into it too, and reports it
             return None
         words = refusal(ran)
         if words is None:
             return None
-        said.append(words)
-    return said[0]
+        why.append(words)
+    return why[0]
 
 
 def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFinding | None:
-    """The failure seen again in fresh ranks, with what the reducer was given there."""
+    """Return the failure seen again in fresh ranks, with what the reducer was given there."""
     executor.fresh()
     with executor.patient():
         [again] = executor.run(subject, [case])

@@ -31,12 +31,12 @@ from aggverify.run.search.runner import CheckRun
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
 DRAWN, HELD_OUT = 160, 24
-"""Cases drawn for a diagnosis, and so many of them that all it says must hold on as well."""
+"""Cases drawn for a diagnosis, and so many of them that it must hold on as well."""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What these executions say, as far as they came."""
+    """What these executions show, as far as they came."""
 
     confirmed: bool | None = None
     """Whether the finding came back in fresh worlds; None where that could not be tried."""
@@ -48,10 +48,11 @@ class Evidence:
 
 
 def triage_finding(
-    run: CheckRun, finding: Finding, found: Evidence, told: Callable[[Finding], None]
+    run: CheckRun, finding: Finding, found: Evidence, on_confirmed: Callable[[Finding], None]
 ) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
-    ``told``: called as soon as it is confirmed, before it is explained.
+
+    ``on_confirmed``: called as soon as it is confirmed, before it is explained.
 
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
     """
@@ -75,18 +76,18 @@ def triage_finding(
             raise NotJudged(f"in one of {runs + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
         if finding.fault is not None and skipped(finding.fault):
-            # What its ranks issued says that some left others waiting, however often that happens.
+            # What its ranks issued shows that some left others waiting, however often that happens.
             found.diagnosis = failure(run.subject, finding, run.executor)
         found.flaky = flaky_finding(finding, 1 + times, runs + 2)
         return
     if not found.confirmed and finding.fault is None:
-        # Whatever else could be observed now is of ranks in another state; what is told first of
-        # the very case has its own diagnosis.
+        # Whatever else could be observed now is of ranks in another state; what is reported first
+        # of the very case has its own diagnosis.
         if again is None:
             found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
     if found.confirmed:
-        told(finding)
+        on_confirmed(finding)
     past = needs_a_past(run, finding)
     found.diagnosis = (
         recognised(run.subject, finding, Symptom.STATE_KEPT) if past else explained(run, finding)
@@ -109,19 +110,21 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
 
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
-    """What is found on its case in fresh worlds."""
+    """Return what is found on its case in fresh worlds."""
     run.executor.fresh()
     with run.executor.patient():
         return run.judge_again(finding.case)
 
 
 RUNS = 24
-"""How often a step whose failure has not come back is run, to say how often it fails."""
+"""How often a step whose failure has not come back is run, to report how often it fails."""
 
 
 def is_steady(run: CheckRun, finding: Finding) -> bool:
-    """Whether it comes back in fresh ranks, in each by itself, and again in the same ones with the
-    weights it had: then it is no matter of what was run before."""
+    """Whether it comes back in fresh ranks, in each by itself, and again in the same ones.
+
+    If it does, with the weights it had, it is no matter of what was run before.
+    """
     again = _again(run, finding)
     if again is None or not same_failure(finding, again) or needs_a_past(run, finding):
         return False
@@ -139,8 +142,11 @@ def is_still_there(run: CheckRun, finding: Finding) -> bool:
 
 
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
-    """Whether it takes a run before: with ranks that have run nothing for every variant it is gone,
-    or the weights that it is about are others."""
+    """Whether the finding is stateful: it takes a run before.
+
+    With ranks that have run nothing for every variant it is gone, or the weights that it is about
+    are others.
+    """
     afresh = _afresh(run, finding)
     if not afresh:
         return False
@@ -167,8 +173,10 @@ def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
 
 
 def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
-    """Its variants, where there are several, each in ranks that have run nothing; none where one
-    comes to no result."""
+    """Its variants, where there are several, each in ranks that have run nothing.
+
+    None where one comes to no result.
+    """
     alone = [replace(as_run_spec(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
         return []
@@ -177,9 +185,12 @@ def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
 
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
-    """What the candidate computes instead, from observations made for that purpose."""
-    telling = run.check.telling
-    own = [*run.stored_cases(), *(telling(run.subject) if telling is not None else ())]
+    """Return what the candidate computes instead, from observations made for that purpose."""
+    distinguishing_cases = run.check.distinguishing_cases
+    own = [
+        *run.stored_cases(),
+        *(distinguishing_cases(run.subject) if distinguishing_cases is not None else ()),
+    ]
     # On a few small cases many a formula gives what another one is.
     space = run.check.draws(run.space)
     if run.check.stored is not None:
