@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         with Pool(LIMITS) as pool:
             documents.keep(documents.made(pool))
     elif given.command == "keep":
-        table.keep(read(given.rows))
+        table.keep(read(given.rows), requests())
     elif given.command == "compare":
         lines = compared(read(given.rows))
         print("\n".join(lines) or "No row differs.")

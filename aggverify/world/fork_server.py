@@ -2,6 +2,11 @@
 
 It never runs code under test, so it is always there to clean up: when the parent ends, however
 it ends, the control connection does, and every process below is killed.
+
+Why a fork server of our own: starting an interpreter for each rank costs an import of torch each,
+2.6 s for four ranks against 0.1 s here. The parent cannot fork them, because torch's threads do not
+survive a fork, and a lock that one of them holds stays locked in the child. Python's own forkserver
+runs the person's ``__main__`` again in every child.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ def golden() -> dict[str, Row]:
     return rows
 
 
-def keep(rows: Mapping[str, Row]) -> None:
-    """Store rows, a line each, over those of the same name."""
-    kept = (golden() if STORED.exists() else {}) | dict(rows)
+def keep(rows: Mapping[str, Row], wanted: Container[str]) -> None:
+    """Store rows, a line each, over those of the same name; those that are not wanted go."""
+    every = (golden() if STORED.exists() else {}) | dict(rows)
+    kept = {name: row for name, row in every.items() if name in wanted}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept))
     STORED.write_bytes(lzma.compress(f"{{\n{lines}\n}}\n".encode()))
 

@@ -225,6 +225,11 @@ def _precedence(report: ReportedFinding) -> int:
 
     A formula that is known to be wrong, weights that are not steady, a formula that is unexplained,
     a layout; last what is about one kind of unit alone.
+
+    The order is that of what explains more. A formula that is wrong on one rank is wrong in every
+    layout as well, so that layouts first would send a person to their collectives. Weights that
+    change from call to call look like any other mistake, and no formula found for them holds; so
+    they come before a formula that nothing explains.
     """
     if _is_wrong_formula(report):
         return 2 if _is_unexplained(report) else 0
