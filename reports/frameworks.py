@@ -281,7 +281,7 @@ def reproduced(page: Page, folder: Path) -> bool:
     if page.package:
         where = wheels.unpacked(folder / "wheels", page.package, page.version)
     with tempfile.TemporaryDirectory() as kept:
-        seen = page.run(where, Path(kept))
+        seen = page.run(where, Path(kept), folder / "wheels")
     same = seen == page.printed
     print(page.name, "reproduced" if same else f"differs:\n{seen}", flush=True)
     return same
