@@ -188,7 +188,9 @@ def schema(title: str, kind: type) -> str:
     for one in found["$defs"].values():
         one["description"] = " ".join(one.pop("description").split())
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return json.dumps({"title": title, "$schema": dialect, **found}, indent=2) + "\n"
+    written = json.dumps({"title": title, "$schema": dialect, **found}, indent=2) + "\n"
+    # Parts of a document, not of a run: readers generate code from their names.
+    return re.sub(r'"((?:#/\$defs/)?\w+)Record"', r'"\1"', written)
 
 
 def _texts(kind: Any) -> dict[str, Any]:

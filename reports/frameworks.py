@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from aggverify import load_verdict  # noqa: E402
-from aggverify.model import Finding, Verdict  # noqa: E402
+from aggverify.model import FindingRecord, Verdict  # noqa: E402
 from aggverify.report.formatting import number, ratio  # noqa: E402
 from tests.frameworks import wheels  # noqa: E402
 from tests.frameworks.findings import Page, pages  # noqa: E402
@@ -203,7 +203,7 @@ def cells(verdict: Verdict) -> Iterator[Cell]:
     yield Cell(mode, verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
 
 
-def first(finding: Finding) -> dict[str, str]:
+def first(finding: FindingRecord) -> dict[str, str]:
     """The smallest case of what weighs most."""
     told = {"factor": finding.factor or "", "bug": finding.bugs[0].sentence if finding.bugs else ""}
     told["bug"] = told["bug"] or finding.diagnosis or finding.message or finding.title
@@ -281,7 +281,7 @@ def reproduced(page: Page, folder: Path) -> bool:
     if page.package:
         where = wheels.unpacked(folder / "wheels", page.package, page.version)
     with tempfile.TemporaryDirectory() as kept:
-        seen = page.run(where, Path(kept))
+        seen = page.run(where, Path(kept), folder / "wheels")
     same = seen == page.printed
     print(page.name, "reproduced" if same else f"differs:\n{seen}", flush=True)
     return same

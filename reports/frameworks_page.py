@@ -13,8 +13,9 @@ from typing import Any
 Store = Mapping[str, Any]
 MODES = (
     *("token_mean", "sample_mean", "prompt_mean", "constant", "sequence_sum", "token_sum"),
-    *("token_mean_legacy", "nonlinear"),
+    *("token_mean_legacy", "nonlinear", "calls"),
 )
+"""Columns of the heat map; ``calls``: of functions that reduce nothing."""
 SIGNS = {
     "conforms": "✓",
     "finding": "✗",
@@ -47,8 +48,9 @@ Written by `python reports/frameworks.py --sources DIR`; do not edit. Each row i
 checkout. [Stand-ins](../tests/frameworks/standins.py) replace packages that the function does not
 use. [frameworks.toml](frameworks.toml) has the targets, [adapters](adapters) how functions without
 a convention are called. A finding is a *defect* where a page shows it in plain torch with the
-framework's own function, a *choice* where the framework documents it, an *edge* where only a step
-without tokens or a mode that it lacks shows it, else only what was seen.
+framework's own function. It is *mended* where a later version has other weights, *reported* where
+its own tracker has it, and a *choice* where the framework documents it. It is an *edge* where only
+a step without tokens or a mode that it lacks shows it, else only what was seen.
 
 ![Results by framework and mode](frameworks-light.svg)
 """
@@ -60,7 +62,8 @@ class Known:
 
     framework: str
     kind: str
-    """``defect``, ``choice`` or ``edge``: a step without tokens, and the like."""
+    """``defect`` with a page, ``mended``, ``reported``, ``choice``, or ``edge``: a step without
+    tokens, and the like."""
     says: str
     modes: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()

@@ -68,9 +68,9 @@ def done(
     state: State,
     reason: str | None = None,
     refused: str | None = None,
-) -> model.Check:
+) -> model.CheckRecord:
     """What a check of this name did."""
-    return model.Check(name, "", tests, cases, state, reason, refused, None, False, 0)
+    return model.CheckRecord(name, "", tests, cases, state, reason, refused, None, False, 0)
 
 
 def verdict(

@@ -24,7 +24,9 @@ _SIMPLE = 64
 """A factor that is no fraction of smaller numbers is no engine's."""
 
 
-def judged(subject: Subject, run: RecordedRun) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
+def judged(
+    subject: Subject, run: RecordedRun
+) -> tuple[model.CheckRecord, tuple[JudgedFinding, ...]]:
     """Return the property, with a finding where what was measured is another factor."""
     steps = [s for s in run.steps if s.number in run.reductions]
     seen = [(step, *_measured(run, run.reductions[step.number])) for step in steps]
@@ -85,5 +87,5 @@ def _relative(values: Array) -> float:
 
 def _summary(
     cases: int, state: State, reason: str | None = None, established: str | None = None
-) -> model.Check:
+) -> model.CheckRecord:
     return summary(ENGINE, cases, state, reason, established=established)

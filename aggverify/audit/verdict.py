@@ -174,7 +174,7 @@ def _is_right(subject: Subject, run: RecordedRun) -> bool:
 
 def _outcome(
     check: Check, run: RecordedRun, found: Iterator[JudgedFinding]
-) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
+) -> tuple[model.CheckRecord, tuple[JudgedFinding, ...]]:
     """Return the first finding of each code: the same on later steps is the same."""
     first: dict[tuple[str, str | None], JudgedFinding] = {}
     for one in found:
@@ -184,8 +184,8 @@ def _outcome(
 
 
 def _settled(
-    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights], done: model.Check
-) -> model.Check:
+    subject: Subject, run: RecordedRun, steps: Sequence[StepWeights], done: model.CheckRecord
+) -> model.CheckRecord:
     """Return what was not judged, and why."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
         return structs.replace(

@@ -59,8 +59,9 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = ReportOutputs.to(where, formats, github="github" in mine)
-    terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
+    # before the terminal's modules, and torch with them, are imported: it refuses modes
     requests = [requested(target, mine, project.values, project.source) for target in targets]
+    terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
     request = requests[0]
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
     if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):

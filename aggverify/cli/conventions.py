@@ -20,18 +20,29 @@ def conventions_text() -> Iterator[str]:
     from aggverify.conventions.adapter_convention import AdapterConvention
     from aggverify.conventions.calls import PerCallConvention
     from aggverify.conventions.run_against import run_against
-    from aggverify.oracles import MODES
+    from aggverify.oracles import LEGACY, MODES
 
     for how in CONVENTIONS.values():
         alias = [f" (alias {alias})" for alias, name in ALIASES.items() if name == how.name]
-        engine = {mode: how.default_engine(mode) for mode in MODES}
+        engine = {mode: how.default_engine(mode) for mode in (*MODES, LEGACY.name)}
         modes = [m for m in MODES if how.why_not(m, engine[m], frozenset()) is None]
+        promised = frozenset({"whole-groups"})
+        asked = {
+            "with --group-size G": [
+                m for m in MODES if m not in modes and not how.why_not(m, engine[m], promised)
+            ],
+            "with --micro-batch-size B": [
+                m for m in (LEGACY.name,) if not how.why_not(m, engine[m], frozenset())
+            ],
+        }
         ran = ", ".join(one.text for one in run_against(how))
         yield how.name + "".join(alias)
         yield f"    {how.title}"
         yield f"    {how.signature}"
         if modes:
             yield f"    modes: {', '.join(modes)}"
+        yield from (f"    {option}: {', '.join(more)}" for option, more in asked.items() if more)
+        if modes:
             yield f"    without --engine: {', '.join(dict.fromkeys(engine[m] for m in modes))}"
         none = (
             "no version yet"

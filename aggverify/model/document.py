@@ -15,7 +15,7 @@ from aggverify.codes.state import Again, Incomplete, Standing
 from aggverify.errors import InputError
 from aggverify.escape import json_text
 from aggverify.files import read_json
-from aggverify.model.finding import Finding
+from aggverify.model.finding import FindingRecord
 from aggverify.model.verdict import Verdict
 
 SCHEMA: Literal[6] = 6
@@ -107,7 +107,7 @@ def comparable(document: Document) -> Document:
     return replace(document, verdicts=verdicts)
 
 
-D = TypeVar("D", Document, Verdict, Finding)
+D = TypeVar("D", Document, Verdict, FindingRecord)
 
 
 def harmless(part: D) -> D:

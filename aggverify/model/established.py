@@ -9,7 +9,7 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import State
 
 
-class Check(Part, frozen=True):
+class CheckRecord(Part, frozen=True):
     """What one check did."""
 
     name: str

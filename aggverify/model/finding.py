@@ -99,7 +99,7 @@ class Suspect(Part, frozen=True):
     sentence: str
 
 
-class Finding(Part, frozen=True):
+class FindingRecord(Part, frozen=True):
     """One way in which the reducer is wrong, on its smallest case.
 
     ``expected`` and ``observed`` are the weights of all response tokens, ``token`` the flat index

@@ -10,7 +10,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.model.established import (
     Asked,
     Assumption,
-    Check,
+    CheckRecord,
     Covered,
     Cut,
     Margin,
@@ -22,7 +22,7 @@ from aggverify.model.established import (
     Waiver,
     Warned,
 )
-from aggverify.model.finding import Finding
+from aggverify.model.finding import FindingRecord
 
 
 class Verdict(Part, frozen=True):
@@ -76,7 +76,7 @@ class Verdict(Part, frozen=True):
     sandbox: str | None
     """What the ranks saw of the machine, where they lived in a sandbox."""
     notes: tuple[str, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[CheckRecord, ...]
     executed: Integer
     worlds: Mapping[str, Integer]
     """Steps by number of ranks."""
@@ -85,7 +85,7 @@ class Verdict(Part, frozen=True):
     margins: tuple[Margin, ...]
     cuts: tuple[Cut, ...]
     warnings: tuple[Warned, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingRecord, ...]
     call_milliseconds: Integer | None
     """About what one call takes by the clock, to one digit; None where it is next to nothing."""
     waivers: tuple[Waiver, ...]
@@ -109,7 +109,7 @@ class Verdict(Part, frozen=True):
         return [warned for warned in self.warnings if not warned.quiet]
 
     @property
-    def not_judged(self) -> list[Check]:
+    def not_judged(self) -> list[CheckRecord]:
         """Checks that should have come to a result, and did not."""
         left = (check for check in self.checks if check.state is State.NOT_JUDGED)
         return [check for check in left if not check.spoiled]
@@ -139,9 +139,9 @@ class Verdict(Part, frozen=True):
         return bool(judged) and not self.fails
 
     @property
-    def causes(self) -> list[list[Finding]]:
+    def causes(self) -> list[list[FindingRecord]]:
         """Findings grouped by root cause; one that fails stands before those that do not."""
-        groups: dict[str, list[Finding]] = {}
+        groups: dict[str, list[FindingRecord]] = {}
         for finding in sorted(self.findings, key=lambda f: not f.fails):
             groups.setdefault(finding.same_cause_as or finding.id, []).append(finding)
         return list(groups.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aggverify.codes.state import State
-from aggverify.model import Check, Verdict
+from aggverify.model import CheckRecord, Verdict
 from aggverify.regression.lost_coverage import THIN, LostCoverage
 from aggverify.regression.lost_reach import bounds, figures
 from aggverify.regression.model import Change, Kind
@@ -44,7 +44,7 @@ def gone(base: Verdict) -> Change:
 def _checks(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
     """Yield checks that came to a result and do not, those with one reason together."""
     now = {check.name: check for check in head.checks}
-    together: dict[tuple[str, str], list[Check]] = {}
+    together: dict[tuple[str, str], list[CheckRecord]] = {}
     for check in base.checks:
         after = now.get(check.name)
         if not check.state.judged or (after is not None and after.spoiled and head.findings):

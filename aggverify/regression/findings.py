@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from aggverify.codes.state import Again
-from aggverify.model import Finding, Replay, Verdict
+from aggverify.model import FindingRecord, Replay, Verdict
 from aggverify.regression.model import Also, Change, Kind
 from aggverify.report import view_model
 
-Pair = tuple[Finding, Finding]
+Pair = tuple[FindingRecord, FindingRecord]
 Replays = Sequence[Replay]
 AGAIN = (Again.FAILS, Again.HAZARD)
 
@@ -26,7 +26,7 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
     ``on_base``: cases of the head that were run on the base's reducer, and the other way round.
     """
     same, other, fixed, new = _matched(base.findings, head.findings)
-    found: list[tuple[Change, Finding]] = []
+    found: list[tuple[Change, FindingRecord]] = []
     for b, h in same:
         found.append((_stays(b, h, head), h))
     for b, h in other:
@@ -45,8 +45,8 @@ def first_seen(head: Verdict) -> Iterator[Change]:
 
 
 def _matched(
-    base: Sequence[Finding], head: Sequence[Finding]
-) -> tuple[list[Pair], list[Pair], list[Finding], list[Finding]]:
+    base: Sequence[FindingRecord], head: Sequence[FindingRecord]
+) -> tuple[list[Pair], list[Pair], list[FindingRecord], list[FindingRecord]]:
     """Return the same findings; those of one code with other dimensions or another factor.
 
     The rest of either side.
@@ -59,8 +59,10 @@ def _matched(
 
 
 def _paired(
-    base: Sequence[Finding], head: Sequence[Finding], key: Callable[[Finding], object]
-) -> tuple[list[Pair], Sequence[Finding], Sequence[Finding]]:
+    base: Sequence[FindingRecord],
+    head: Sequence[FindingRecord],
+    key: Callable[[FindingRecord], object],
+) -> tuple[list[Pair], Sequence[FindingRecord], Sequence[FindingRecord]]:
     left, pairs, rest = list(head), [], []
     for b in base:
         h = next((h for h in left if key(h) == key(b)), None)
@@ -72,36 +74,36 @@ def _paired(
     return pairs, rest, left
 
 
-def _replay(finding: Finding, replays: Replays) -> Replay | None:
+def _replay(finding: FindingRecord, replays: Replays) -> Replay | None:
     """Return the other side's replay of its case."""
     mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
     return next(mine, None)
 
 
-def _is_seen(finding: Finding, replays: Replays) -> bool:
+def _is_seen(finding: FindingRecord, replays: Replays) -> bool:
     """Whether the other side gives its case the very same wrong weights."""
     seen = _replay(finding, replays)
     same = seen is not None and (seen.code, seen.observed) == (finding.code, finding.observed)
     return same and finding.observed is not None
 
 
-def _stays(b: Finding, h: Finding, head: Verdict) -> Change:
+def _stays(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
     return _with_both_sides(_kept(b, h, head), b, h)
 
 
-def _with_both_sides(change: Change, b: Finding, h: Finding) -> Change:
+def _with_both_sides(change: Change, b: FindingRecord, h: FindingRecord) -> Change:
     """With the base's weights, where both are of one case."""
     other = b.observed if b.case == h.case else None
     return replace(change, base_weights=_of(h, other), head_weights=h.observed)
 
 
-def _of(finding: Finding, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
+def _of(finding: FindingRecord, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
     """Weights from another document, if there is one for every token of the finding's case."""
     tokens = sum(sample.response_length for sample in finding.step.samples)
     return weights if weights is not None and len(weights) == tokens else None
 
 
-def _kept(b: Finding, h: Finding, head: Verdict) -> Change:
+def _kept(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
     if h.fails and any(w.expired and w.identity == h.identity for w in head.waivers):
         return _change(Kind.EXPIRED, head, h, _word(b), "no longer accepted: expired")
     if h.fails and not b.fails:
@@ -110,14 +112,14 @@ def _kept(b: Finding, h: Finding, head: Verdict) -> Change:
     return _change(Kind.KNOWN, head, h, _word(b), _word(h))
 
 
-def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
+def _changed(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
     kind = Kind.CHANGED_FAILURE if h.fails else Kind.NEW_HAZARD
     if h.waived is not None:
         kind = Kind.KNOWN
     return _with_both_sides(_change(kind, head, h, _about(b), _about(h)), b, h)
 
 
-def _about(finding: Finding) -> str:
+def _about(finding: FindingRecord) -> str:
     """Return what distinguishes two findings of one code."""
     matters = ", ".join(finding.identity.dimensions)
     factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
@@ -125,19 +127,19 @@ def _about(finding: Finding) -> str:
     return "; ".join(filter(None, (factor or finding.identity.form, depends)))
 
 
-def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:
+def _only_in_head(finding: FindingRecord, head: Verdict, seen: Replay | None) -> Change:
     change, other = _new_in_head(finding, head, seen), _weights(finding, seen)
     return replace(change, base_weights=other, head_weights=finding.observed)
 
 
-def _weights(finding: Finding, seen: Replay | None) -> tuple[float, ...] | None:
+def _weights(finding: FindingRecord, seen: Replay | None) -> tuple[float, ...] | None:
     """Return the other side's weights on its case: the expected ones, where it passes."""
     if seen is not None and seen.outcome is Again.PASSES and finding.expected is not None:
         return tuple(map(float, finding.expected))
     return None if seen is None else _of(finding, seen.observed)
 
 
-def _new_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:
+def _new_in_head(finding: FindingRecord, head: Verdict, seen: Replay | None) -> Change:
     if finding.waived is not None:
         return _change(Kind.KNOWN, head, finding, "not found", _word(finding))
     if seen is None or seen.outcome is Again.NOT_RUN:
@@ -151,12 +153,12 @@ def _new_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change
     return _change(_new(finding), head, finding, _ran(seen), _word(finding))
 
 
-def _only_in_base(finding: Finding, base: Verdict, seen: Replay | None) -> Change:
+def _only_in_base(finding: FindingRecord, base: Verdict, seen: Replay | None) -> Change:
     change, other = _gone_in_head(finding, base, seen), _weights(finding, seen)
     return replace(change, base_weights=finding.observed, head_weights=other)
 
 
-def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Change:
+def _gone_in_head(finding: FindingRecord, base: Verdict, seen: Replay | None) -> Change:
     if seen is None or seen.outcome is Again.NOT_RUN:
         return _unknown(finding, base, seen, "fixed")
     if seen.outcome is Again.PASSES:
@@ -172,7 +174,7 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
     return _change(Kind.KNOWN, base, finding, _word(finding), f"{_ran(seen)} on the same case")
 
 
-def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str) -> Change:
+def _unknown(finding: FindingRecord, verdict: Verdict, seen: Replay | None, which: str) -> Change:
     """Return a difference that may be the search's."""
     mine, other = ("head", "base") if which == "new" else ("base", "head")
     why = f"not replayed on the {other}"
@@ -185,13 +187,13 @@ def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str
     return replace(_change(Kind.ERROR, verdict, finding, *sides), sentence=sentence, more=how)
 
 
-def _new(finding: Finding) -> Kind:
+def _new(finding: FindingRecord) -> Kind:
     if finding.waived is not None:
         return Kind.KNOWN
     return Kind.NEW_FAILURE if finding.fails else Kind.NEW_HAZARD
 
 
-def _word(finding: Finding) -> str:
+def _word(finding: FindingRecord) -> str:
     if finding.waived is not None:
         return f"accepted: {finding.waived}"
     return "fails" if finding.effect == "fails" else "is a hazard"
@@ -202,15 +204,15 @@ def _ran(seen: Replay) -> str:
     return f"{seen.outcome}{f' ({seen.code})' if seen.code else ''}{words}"
 
 
-def _change(kind: Kind, verdict: Verdict, finding: Finding, base: str, head: str) -> Change:
+def _change(kind: Kind, verdict: Verdict, finding: FindingRecord, base: str, head: str) -> Change:
     what = f"{finding.code} {finding.title}"
     sentence = view_model.consequence(finding, verdict)
     return Change(kind, verdict.about, what, base, head, sentence, "", finding, ())
 
 
-def _one_a_cause(found: Sequence[tuple[Change, Finding]]) -> Iterator[Change]:
+def _one_a_cause(found: Sequence[tuple[Change, FindingRecord]]) -> Iterator[Change]:
     """Those that are of one kind and cause as one."""
-    groups: dict[tuple[Kind, str], list[tuple[Change, Finding]]] = {}
+    groups: dict[tuple[Kind, str], list[tuple[Change, FindingRecord]]] = {}
     for change, finding in found:
         cause = finding.same_cause_as or finding.id
         groups.setdefault((change.kind, cause), []).append((change, finding))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from aggverify.model import Finding
+from aggverify.model import FindingRecord
 from aggverify.regression import view_model
 from aggverify.regression.model import Change, Comparison, harmless
 from aggverify.report.html_page import Cell, Seen, heat_map
@@ -70,7 +70,7 @@ def _heat(change: Change, comparison: Comparison) -> list[Side]:
     ]
 
 
-def _other_weights(finding: Finding, weights: Sequence[float]) -> list[Seen]:
+def _other_weights(finding: FindingRecord, weights: Sequence[float]) -> list[Seen]:
     """Each with what is expected."""
     expected = finding.expected or [None] * len(weights)
     return list(zip(expected, weights, strict=True))

@@ -12,7 +12,7 @@ from aggverify import codec
 from aggverify.codec import Double, Integer, Part, Text
 from aggverify.codes.identity import About
 from aggverify.escape import json_text
-from aggverify.model import Environment, Finding
+from aggverify.model import Environment, FindingRecord
 
 SCHEMA: Literal[3] = 3
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
@@ -67,7 +67,7 @@ class Change(Part, frozen=True):
     """What it does: without its subject, which is what is merged; of an error, why."""
     more: Text
     """Further lines of an error."""
-    finding: Finding | None
+    finding: FindingRecord | None
     """As the head shows it; of what is fixed, as the base did."""
     also: tuple[Also, ...]
     base_weights: tuple[Double, ...] | None = None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.files import put, write_inside
-from aggverify.model import Document, Finding, load, render
+from aggverify.model import Document, FindingRecord, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.git_worktrees import Tree, checked_out, repository, temporary, uncommitted
@@ -146,7 +146,7 @@ def _kept(document: Document, keep: Path) -> Document:
     return replace(document, verdicts=verdicts)
 
 
-def _stored(finding: Finding, keep: Path) -> Finding:
+def _stored(finding: FindingRecord, keep: Path) -> FindingRecord:
     text = json.dumps(finding.case, separators=(",", ":")) + "\n"
     write_inside(keep, f"cases/{finding.id}.json", text)
     words = finding.replay

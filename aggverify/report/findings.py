@@ -33,7 +33,7 @@ _MASKS: Mapping[tuple[int, int], model.Mask] = {
 
 def reported(
     report: ReportedFinding, first: ReportedFinding, subject: Subject, where: Path = USUAL
-) -> model.Finding:
+) -> model.FindingRecord:
     """Return a confirmed and explained finding.
 
     ``first``: the one of the same cause that is shown.
@@ -41,7 +41,7 @@ def reported(
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
     weights = f.expected is None or len(f.expected) <= model.MAX_WEIGHTS
-    return model.Finding(
+    return model.FindingRecord(
         id=report.stored.id,
         code=code.code,
         title=code.title,
@@ -94,7 +94,7 @@ def _detail(report: ReportedFinding) -> str | None:
     return evidence(fault) or None
 
 
-def judged(finding: Finding, subject: Subject) -> model.Finding:
+def judged(finding: Finding, subject: Subject) -> model.FindingRecord:
     """Return a finding that was seen again and not looked into."""
     report = ReportedFinding(stored_case(subject, finding), finding, None, True)
     return reported(report, report, subject)

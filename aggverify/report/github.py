@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aggverify import escape
-from aggverify.model import Document, Finding, Verdict, harmless
+from aggverify.model import Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 from aggverify.report.formatting import counted
 from aggverify.report.source_locations import place
@@ -49,7 +49,7 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
     return lines
 
 
-def _message(verdict: Verdict, finding: Finding) -> str:
+def _message(verdict: Verdict, finding: FindingRecord) -> str:
     lines = [f"This reducer {view_model.consequence(finding, verdict)}."]
     first = finding.message.partition("\n")[0]
     lines += [view_model.shortened(first)] if first else []

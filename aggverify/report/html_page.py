@@ -12,7 +12,16 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from aggverify.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
+from aggverify.model import (
+    CheckRecord,
+    Document,
+    FindingRecord,
+    Run,
+    Sample,
+    Step,
+    Verdict,
+    harmless,
+)
 from aggverify.report import view_model
 from aggverify.report.annotated_source import marked
 from aggverify.report.formatting import fraction, number, ratio
@@ -73,11 +82,11 @@ def _template(name: str) -> Template:
     ).get_template(name)
 
 
-def _of(verdict: Verdict, name: str) -> Check | None:
+def _of(verdict: Verdict, name: str) -> CheckRecord | None:
     return next((c for c in verdict.checks if c.name == name), None)
 
 
-def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
+def _finding(verdict: Verdict, cause: Sequence[FindingRecord]) -> dict[str, Any]:
     first, *others = cause
     heat = heat_map(first.step, first.weights, first.token)
     return {

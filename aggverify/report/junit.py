@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from aggverify.codes.state import State
-from aggverify.model import Check, Document, Finding, Verdict, harmless
+from aggverify.model import CheckRecord, Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 
 
@@ -49,7 +49,7 @@ def _suite(verdict: Verdict) -> TestSuite:
     return suite
 
 
-def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
+def _case(verdict: Verdict, check: CheckRecord, mode: str) -> TestCase:
     case = TestCase(f"{check.name}[{mode}]", f"aggverify.{verdict.function}")
     case.result = list(filter(None, [_result(verdict, check)]))
     if check.state in (State.HAZARD, State.WAIVED):
@@ -57,7 +57,7 @@ def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
     return case
 
 
-def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
+def _result(verdict: Verdict, check: CheckRecord) -> Error | Failure | Skipped | None:
     if check.state in (State.OK, State.HAZARD, State.WAIVED):
         return None
     if check in verdict.not_judged and not verdict.fails:
@@ -71,15 +71,15 @@ def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
     return failure
 
 
-def _found(verdict: Verdict, check: Check) -> list[Finding]:
+def _found(verdict: Verdict, check: CheckRecord) -> list[FindingRecord]:
     return [finding for finding in verdict.findings if finding.check == check.name]
 
 
-def _findings(verdict: Verdict, check: Check) -> str:
+def _findings(verdict: Verdict, check: CheckRecord) -> str:
     return "\n\n".join(_failure_text(verdict, finding) for finding in _found(verdict, check))
 
 
-def _failure_text(verdict: Verdict, finding: Finding) -> str:
+def _failure_text(verdict: Verdict, finding: FindingRecord) -> str:
     lines = [f"Case {finding.id}: {finding.code} {finding.title}", *view_model.facts(finding)]
     lines += [f"{label}: {what}" for label, what in view_model.explanation(finding)]
     lines += [*view_model.trace(finding), f"Reproduce: {view_model.replay(finding)}"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from aggverify.codes.state import State
-from aggverify.model import Document, Finding, Verdict, harmless
+from aggverify.model import Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 from aggverify.report.formatting import counted
 
@@ -84,7 +84,7 @@ def _table(verdicts: Sequence[Verdict]) -> list[str]:
     return rows
 
 
-def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
+def _finding(verdict: Verdict, cause: Sequence[FindingRecord]) -> str:
     first, *others = cause
     codes = " ".join(dict.fromkeys(f.code for f in cause))
     mode = code(verdict.mode_name)

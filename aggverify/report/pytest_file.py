@@ -8,7 +8,7 @@ from pprint import pformat
 from typing import Any
 
 from aggverify import __version__
-from aggverify.model import Document, Finding, Verdict, harmless
+from aggverify.model import Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 
 _ODD = re.compile(r"[^0-9a-z]+")
@@ -28,7 +28,7 @@ def render(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _test(verdict: Verdict, finding: Finding, names: set[str]) -> str:
+def _test(verdict: Verdict, finding: FindingRecord, names: set[str]) -> str:
     """Everything that others wrote stands in a literal."""
     name = _ODD.sub("_", f"test_{finding.code}_{finding.id}_{verdict.mode_name}".lower()).strip("_")
     while name in names:
@@ -53,7 +53,7 @@ def _indented(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.split("\n"))
 
 
-def _given_options(finding: Finding) -> Iterator[str]:
+def _given_options(finding: FindingRecord) -> Iterator[str]:
     """Options of the case that only a person can give, as its replay command does."""
     words: list[Any] = list(finding.replay)
     for option in ("oracle", "adapter", "against", "engine"):

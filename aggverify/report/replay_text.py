@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from aggverify import escape
 from aggverify.codes import CODES
-from aggverify.model import Finding, harmless
+from aggverify.model import FindingRecord, harmless
 from aggverify.report import text
 from aggverify.report.findings import judged
 from aggverify.run.replay import Replayed
 from aggverify.world import evidence
 
 
-def finding(result: Replayed) -> Finding | None:
+def finding(result: Replayed) -> FindingRecord | None:
     """Return what it shows now."""
     return None if result.finding is None else harmless(judged(result.finding, result.subject))
 

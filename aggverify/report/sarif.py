@@ -11,7 +11,7 @@ from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.explanations import explanation
 from aggverify.escape import json_text
-from aggverify.model import Document, Finding, Verdict, harmless
+from aggverify.model import Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 from aggverify.report.source_locations import place
 
@@ -44,7 +44,7 @@ def render(document: Document) -> str:
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str, Any]:
+def _rule(code: str, every: Sequence[tuple[Verdict, list[FindingRecord]]]) -> dict[str, Any]:
     """Return what a code is; of a person's own, as the document has it."""
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
@@ -61,7 +61,7 @@ def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str
 
 
 def _result(
-    real: Verdict, verdict: Verdict, cause: Sequence[Finding], codes: Sequence[str]
+    real: Verdict, verdict: Verdict, cause: Sequence[FindingRecord], codes: Sequence[str]
 ) -> dict[str, Any]:
     first = cause[0]
     lines = [

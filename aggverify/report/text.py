@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aggverify import escape
-from aggverify.model import Check, Document, Finding, Verdict, harmless
+from aggverify.model import CheckRecord, Document, FindingRecord, Verdict, harmless
 from aggverify.report import view_model
 from aggverify.report.formatting import counted
 
@@ -114,7 +114,7 @@ def findings(verdict: Verdict, style: Style = IN_SUITE) -> Iterator[str]:
         yield from ("", *_cause(cause, style))
 
 
-def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
+def _cause(cause: Sequence[FindingRecord], style: Style) -> list[str]:
     """One root cause: its smallest case, what is computed, and the other codes of it."""
     first, *others = cause
     word = "WAIVED" if first.waived is not None else "FAIL" if first.fails else "HAZARD"
@@ -143,7 +143,7 @@ def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
     return [*head, *_trace(first, style, MOST - len(head) - len(tail)), *tail]
 
 
-def _trace(finding: Finding, style: Style, room: int) -> list[str]:
+def _trace(finding: FindingRecord, style: Style, room: int) -> list[str]:
     raw = (f"    {line}".rstrip() for line in view_model.trace(finding))
     lines = [line for each in raw for line in style.wrapped(each, 8)]
     if style.verbose or style.in_suite or len(lines) <= room:
@@ -227,7 +227,7 @@ def coloured(line: str) -> str | None:
 def replay_lines(
     case: str,
     before: str,
-    finding: Finding | None,
+    finding: FindingRecord | None,
     unrun: str | None = None,
     declined: str | None = None,
 ) -> Iterator[str]:
@@ -251,6 +251,6 @@ def replay_lines(
     yield from (f"    {line}" for line in (*view_model.facts(finding), *view_model.trace(finding)))
 
 
-def _check(check: Check) -> str:
+def _check(check: CheckRecord) -> str:
     cases = f"{check.cases:5} cases" if check.cases else " " * 11
     return f"{check.tests:4}{check.name:40}{cases}   {view_model.state(check)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, groupby, islice, repeat
 
-from aggverify.model import Finding, Run, Sample, Step
+from aggverify.model import FindingRecord, Run, Sample, Step
 from aggverify.report.formatting import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
 
 MOST = 8
@@ -30,7 +30,7 @@ class Row:
     worst: bool
 
 
-def table(finding: Finding) -> list[str]:
+def table(finding: FindingRecord) -> list[str]:
     """Aligned lines, the worst token marked; only the columns that this case needs."""
     step, every = finding.step, list(islice(_rows(finding), 10_000))
     shown = every[:MOST]
@@ -53,7 +53,7 @@ def _cell(name: str, text: str, width: int) -> str:
     return text.center(width) if name in ("sample", "micro-batch") else text.ljust(width)
 
 
-def _rows(finding: Finding) -> Iterator[Row]:
+def _rows(finding: FindingRecord) -> Iterator[Row]:
     step, start = finding.step, 0
     for i, sample in enumerate(step.samples):
         pairs = None if finding.weights is None else finding.weights[start:][: _length(sample)]
@@ -146,7 +146,7 @@ _COLUMNS: dict[str, Callable[[Step, Row], object]] = {
 }
 
 
-def _is_needed(name: str, finding: Finding, cells: Sequence[str]) -> bool:
+def _is_needed(name: str, finding: FindingRecord, cells: Sequence[str]) -> bool:
     step, matters = finding.step, " ".join(finding.matters)
     match name:
         case "sample" | "mask":

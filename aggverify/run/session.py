@@ -326,12 +326,14 @@ def _printed(what: Printed, *, replayed: bool) -> Iterator[str]:
         yield BEGAN.format(next(filter(str.strip, what.lines), "")[:60])
 
 
-def _failed(done: model.Check) -> model.Check:
+def _failed(done: model.CheckRecord) -> model.CheckRecord:
     """Of a check whose finding was seen before it had its turn."""
     return structs.replace(done, cases=max(done.cases, 1), state=State.FAILED, reason=None)
 
 
-def _missed(entry: PlannedCheck, first: ReportedFinding | None, why_not: str | None) -> model.Check:
+def _missed(
+    entry: PlannedCheck, first: ReportedFinding | None, why_not: str | None
+) -> model.CheckRecord:
     """Return the summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:

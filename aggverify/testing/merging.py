@@ -13,11 +13,11 @@ from aggverify.codes import CODES
 from aggverify.codes.state import State
 from aggverify.model import (
     SCHEMA,
-    Check,
+    CheckRecord,
     Covered,
     Decided,
     Document,
-    Finding,
+    FindingRecord,
     Margin,
     ReportedLoss,
     SizeMargin,
@@ -65,16 +65,16 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
     )
 
 
-def _each_check(parts: Sequence[Verdict]) -> Iterable[Check]:
+def _each_check(parts: Sequence[Verdict]) -> Iterable[CheckRecord]:
     """Every check once, also where several tests run it: as the one in which it failed."""
-    found: dict[str, Check] = {}
+    found: dict[str, CheckRecord] = {}
     for check in (check for part in parts for check in part.checks):
         if check.name not in found or check.state is State.FAILED:
             found[check.name] = check
     return found.values()
 
 
-def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
+def _one_cause_each(findings: Sequence[FindingRecord]) -> Iterable[FindingRecord]:
     """Every finding once; those with one diagnosis have one cause, whichever tests made them."""
     first: dict[tuple[object, ...], str] = {}
     # One that is expected in one test may break another.

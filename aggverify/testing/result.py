@@ -11,7 +11,7 @@ import pytest
 from aggverify import codec, escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
-from aggverify.model import Check, Finding, Verdict, harmless
+from aggverify.model import CheckRecord, FindingRecord, Verdict, harmless
 from aggverify.report import text, view_model
 from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run
@@ -30,7 +30,7 @@ class Result:
     """What the test expects to fail, and all that was run."""
 
     @property
-    def check(self) -> Check:
+    def check(self) -> CheckRecord:
         """The check's line in the verdict."""
         [check] = self.verdict.checks
         return check
@@ -117,7 +117,7 @@ def _not_judged(found: Result) -> str | None:
     return None
 
 
-def _briefly(finding: Finding) -> str:
+def _briefly(finding: FindingRecord) -> str:
     """Return the message of all tests of a reducer that does not get through a step."""
     first_line = finding.message.partition("\n")[0]
     return f"{finding.code} {finding.title}: {first_line}"

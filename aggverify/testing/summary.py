@@ -10,7 +10,7 @@ import pytest
 
 from aggverify import codec, escape
 from aggverify.files import write_inside
-from aggverify.model import Finding, Verdict, harmless
+from aggverify.model import FindingRecord, Verdict, harmless
 from aggverify.report import formats, view_model
 from aggverify.testing import merging, settings
 
@@ -55,7 +55,7 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     yield f"  {'  '.join(view_model.result(verdict))}"
 
 
-def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
+def _cause(cause: Sequence[FindingRecord], tests: Tests) -> Iterator[str]:
     """Yield what is computed instead, once, and every test that shows it."""
     first = cause[0]
     yield f"{first.code} {first.title} [{view_model.tag(first)}]"

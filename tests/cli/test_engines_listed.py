@@ -44,6 +44,10 @@ def test_every_convention_is_listed_with_what_it_was_run_against(cli: Cli) -> No
             assert text in blocks[how.name], how.name
     assert "skyrl 0.4.0 (2026-11-26)" in blocks["skyrl-worker"]
     assert "nothing: it calls your function" in blocks["native"]
+    for name in ("areal-reduction", "miles-aggregation", "slime-aggregation"):
+        assert "\n    with --group-size G: prompt_mean\n" in blocks[name]
+    assert "\n    with --micro-batch-size B: token_mean_legacy\n" in blocks["skyrl-worker"]
+    assert "    with --" not in blocks["skyrl-tinker"] + blocks["validation"]
 
 
 OF_NO_FRAMEWORK = {

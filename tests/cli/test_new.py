@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -131,6 +133,22 @@ def test_a_loss_without_ratios_is_called_as_its_result_is(
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
+def test_a_call_that_never_ends_is_left_to_the_person_in_time(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ends within 60 s, ten of which are not for calls."""
+    command = importlib.import_module("aggverify.cli.new")
+    assert command.SECONDS <= 50
+    monkeypatch.setattr(command, "SECONDS", 15.0)
+    (tmp_path / "spins.py").write_text("def f(losses, mask):\n    while True: pass\n")
+    began = time.monotonic()
+    ran = cli("new", "spins.py")
+    assert time.monotonic() - began < 25
+    assert ran.code == 2 and "calls of it were not over when the time was" in ran.out, ran
+    assert "left to you: mode" in ran.out and "mode: " not in ran.out
+
+
 def test_nothing_is_overwritten(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "test_aggverify_f.py").write_text("mine")
     code, told, _ = begun(cli, tmp_path, ODD, "--set", "a=rows", "--set", "b=mask", "--set", "n=1")

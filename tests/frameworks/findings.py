@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.frameworks import wheels
+
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "findings"
 HERE = Path(__file__).parent
@@ -17,9 +19,10 @@ _RUN = """
 import runpy, sys
 import standins
 
-script, folder, *parts = sys.argv[1:]
-sys.path.insert(0, folder)
-standins.install(*parts)
+script, folder, needed, *parts = sys.argv[1:]
+there = [needed] if needed else []
+sys.path[:0] = [folder, *there]
+standins.install(*parts, there=there)
 standins.install_missing(folder)
 runpy.run_path(script)
 """
@@ -31,6 +34,8 @@ class Page:
 
     name: str
     stands_in: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Packages that are installed for it, as pip names them, none of which stands in."""
     package: str = ""
     version: str = ""
     fixed: str = ""
@@ -49,11 +54,12 @@ class Page:
     def printed(self) -> str:
         return _block(self.text, "text")
 
-    def run(self, folder: Path, kept: Path) -> str:
+    def run(self, folder: Path, kept: Path, wheels_folder: Path) -> str:
         """What it prints there, on code in that folder."""
+        needed = str(wheels.installed(wheels_folder, *self.needs)) if self.needs else ""
         script = kept / f"{self.name}.py"
         script.write_text(self.script, encoding="utf-8")
-        command = [sys.executable, "-W", "ignore", "-c", _RUN, str(script), str(folder)]
+        command = [sys.executable, "-W", "ignore", "-c", _RUN, str(script), str(folder), needed]
         done = subprocess.run([*command, *self.stands_in], cwd=HERE, capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
 
@@ -61,7 +67,8 @@ class Page:
 def pages() -> Iterator[Page]:
     text = (ROOT / "reports" / "frameworks.toml").read_text(encoding="utf-8")
     for row in tomllib.loads(text)["page"]:
-        yield Page(**row | {"stands_in": tuple(row.get("stands_in", ()))})
+        lists = {key: tuple(row.get(key, ())) for key in ("stands_in", "needs")}
+        yield Page(**row | lists)
 
 
 def _block(text: str, language: str) -> str:

@@ -34,3 +34,11 @@ def test_every_command_has_a_row_in_the_record_and_no_other_has() -> None:
 
 def test_the_index_links_to_the_record() -> None:
     assert "](../../reports/documented.md)" in (PAGES / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_of_slime_and_miles_show_the_adapter_of_their_validator_whole() -> None:
+    for name in ("slime", "miles"):
+        adapter = f"examples/validation/{name}.py"
+        text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        code = (ROOT / adapter).read_text(encoding="utf-8")
+        assert f"```python\n{code}```\n" in text and f"--adapter {adapter}" in text

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from aggverify import model
 from aggverify.codes.state import Again, State
-from aggverify.model import Document, Finding, Replay, Verdict
+from aggverify.model import Document, FindingRecord, Replay, Verdict
 from aggverify.regression.model import Kind
 from tests import verdicts
 
@@ -28,7 +28,7 @@ def verdict(text: str = "", reports: int = 0) -> Verdict:
     return found
 
 
-def again(finding: Finding, outcome: Again, words: str | None = None) -> Replay:
+def again(finding: FindingRecord, outcome: Again, words: str | None = None) -> Replay:
     """What became of a finding's case on the other side."""
     shows = finding.code if outcome in (Again.FAILS, Again.HAZARD) else None
     return Replay(finding.id, finding.identity, outcome, shows, words)
@@ -39,7 +39,7 @@ def edited(found: Verdict, **changed: object) -> Verdict:
     return replace(found, findings=(replace(found.findings[0], **changed),))  # type: ignore[arg-type]
 
 
-def waiver(found: Finding, *, expired: bool) -> model.Waiver:
+def waiver(found: FindingRecord, *, expired: bool) -> model.Waiver:
     """What a baseline says of it."""
     what = f"{found.code}:{found.id}"
     return model.Waiver(what, "for a reason", 1, found.identity, "them", "2026-01-31", expired, ())

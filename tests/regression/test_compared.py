@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
-from aggverify.model import Document, Finding, Verdict
+from aggverify.model import Document, FindingRecord, Verdict
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import loaded, merged
 from aggverify.regression.model import FAILURES, Change, Comparison, Kind
@@ -26,7 +26,7 @@ HOLDS = Standing.HOLDS
 COUNTED = settings(max_examples=60)
 
 
-def variant(n: int, code: str = "AGV201", factor: str | None = "1/cp_size") -> Finding:
+def variant(n: int, code: str = "AGV201", factor: str | None = "1/cp_size") -> FindingRecord:
     """The n-th finding, all of one subject and each of a cause of its own."""
     identity = replace(FINDING.identity, code=code, factor=factor, dimensions=(f"size {n}",))
     return replace(FINDING, id=f"case{n}", code=code, factor=factor, identity=identity)
@@ -40,7 +40,7 @@ FINDINGS = st.lists(
 EFFECTS = st.sampled_from(["fails", "hazard"])
 
 
-def holding(findings: tuple[Finding, ...]) -> Verdict:
+def holding(findings: tuple[FindingRecord, ...]) -> Verdict:
     return replace(GREEN, findings=findings)
 
 
@@ -52,7 +52,7 @@ def kinds(comparison: Comparison) -> Counter[Kind]:
 @COUNTED
 @given(FINDINGS, EFFECTS, st.booleans())
 def test_nothing_is_said_of_a_document_beside_itself(
-    findings: tuple[Finding, ...], effect: Any, two: bool
+    findings: tuple[FindingRecord, ...], effect: Any, two: bool
 ) -> None:
     mine = holding(tuple(replace(f, effect=effect) for f in findings))
     other = replace(mine, about=replace(mine.about, mode="another"))
@@ -65,7 +65,7 @@ def test_nothing_is_said_of_a_document_beside_itself(
 @COUNTED
 @given(FINDINGS, FINDINGS, st.lists(st.sampled_from([Again.PASSES, Again.FAILS]), min_size=8))
 def test_the_other_way_round_new_is_fixed(
-    mine: tuple[Finding, ...], theirs: tuple[Finding, ...], outcomes: list[Again]
+    mine: tuple[FindingRecord, ...], theirs: tuple[FindingRecord, ...], outcomes: list[Again]
 ) -> None:
     # What a case shows on a reducer is one thing, whichever side asks.
     became = {f.id: outcomes[n % 8] for n, f in enumerate((*mine, *theirs))}

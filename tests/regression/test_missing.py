@@ -127,7 +127,7 @@ def test_whatever_goes_missing_is_coverage_that_is_lost(place: tuple[Any, ...]) 
 
 @pytest.mark.parametrize(("findings", "code"), [((), 1), ((FINDING,), 0)])
 def test_a_line_that_only_a_counterexample_reached_is_no_loss(
-    findings: tuple[model.Finding, ...], code: int
+    findings: tuple[model.FindingRecord, ...], code: int
 ) -> None:
     """A mended reducer may have no case any more that comes by; without a finding it is one."""
     base = replace(FULL, findings=findings)

@@ -78,7 +78,7 @@ def test_weights_and_bounds_are_exact() -> None:
     margin = RED["verdicts"][0]["margins"][0]["reported_loss"]
     assert margin["smallest_caught_dense"] == "inf"
     odd = RED["verdicts"][0]["findings"][0] | {"observed": ["nan", "-inf"]}
-    nan, infinite = codec.read(model.Finding, odd, "it").observed or ()
+    nan, infinite = codec.read(model.FindingRecord, odd, "it").observed or ()
     assert math.isnan(nan) and infinite == -math.inf
 
 

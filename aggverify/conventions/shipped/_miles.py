@@ -9,7 +9,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from aggverify.conventions.shipped._homes import found
+from aggverify.conventions.shipped._homes import found, home
 from aggverify.conventions.stand_ins import StandIn
 
 UTILS = "miles.backends.training_utils"
@@ -25,6 +25,12 @@ def merger() -> Any:
     """Return what merges its logs; None before it had any."""
     homes = (f"{UTILS}.metrics.log_utils", f"{UTILS}.log_utils")
     return found("aggregate_train_losses", *homes)
+
+
+def losses_module() -> Any:
+    """Return the module of its losses, in which a policy's log-probabilities are patched."""
+    homes = (f"{UTILS}.loss.hub.losses", f"{UTILS}.loss_hub.losses")
+    return home("get_log_probs_and_entropy", *homes)
 
 
 def merged(logs: Any) -> Any:

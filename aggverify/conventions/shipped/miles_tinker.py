@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from aggverify.conventions.shipped._miles import UTILS, placed
+from aggverify.conventions.shipped._miles import losses_module, placed
 from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
@@ -63,7 +63,7 @@ def call(loss_function: Any, losses: Any, batch: Any) -> Any:
     def policy(logits: Any, **how: Any) -> Any:
         return {"log_probs": log_probs}
 
-    with patch(f"{UTILS}.loss_hub.losses.get_log_probs_and_entropy", policy):
+    with patch.object(losses_module(), "get_log_probs_and_entropy", policy):
         loss, normalizer, _ = loss_function(
             *(args, given, batch.num_microbatches, torch.zeros_like(losses.detach())),
             apply_megatron_loss_scaling=True,

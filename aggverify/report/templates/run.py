@@ -27,7 +27,7 @@ CASE = json.loads((HERE / "case.json").read_text("utf-8"))
 GROUPS = {}
 
 
-class Given(SimpleNamespace):  # an object of attributes, as a micro-batch is one
+class Attributes(SimpleNamespace):  # an object of attributes, as a micro-batch is one
     def padded(self, values, *, side="right", width="micro-batch"):
         own = [*map(len, self.local_masks)]
         rows = list(values.split(own) if torch.is_tensor(values) else values)
@@ -85,7 +85,7 @@ def value(data, theta, results):  # what the data stands for: lists, and objects
     elif kind == "object":
         inner = {name: value(x, theta, results) for name, x in inner.items()}
     made = {"tuple": tuple, "dict": dict, "float": float, "group": GROUPS.get}
-    made |= {"slice": lambda ends: slice(*ends), "object": lambda own: Given(**own)}
+    made |= {"slice": lambda ends: slice(*ends), "object": lambda own: Attributes(**own)}
     made |= {"tensor": lambda own: tensor(own, theta), "result": results.__getitem__}
     made |= {"dtype": lambda name: getattr(torch, name)}
     made |= {"operator": lambda name: getattr(operator, name)}

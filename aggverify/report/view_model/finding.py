@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from fractions import Fraction
 
-from aggverify.model import Finding, Verdict
+from aggverify.model import FindingRecord, Verdict
 from aggverify.report.formatting import counted, fraction, number, ratio
 from aggverify.report.weights import short, table
 
@@ -17,14 +17,14 @@ MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
 
 
-def tag(finding: Finding) -> str:
+def tag(finding: FindingRecord) -> str:
     """How much it weighs."""
     if finding.waived is not None:
         return "waived, no failure"
     return finding.severity if finding.fails else "hazard, no failure"
 
 
-def consequence(finding: Finding, verdict: Verdict) -> str:
+def consequence(finding: FindingRecord, verdict: Verdict) -> str:
     """Return a sentence without its subject: "makes every gradient 1/2 of what it must be"."""
     if finding.consequence is not None:
         on = f" (depends on {', '.join(finding.matters)})" if finding.matters else ""
@@ -33,7 +33,7 @@ def consequence(finding: Finding, verdict: Verdict) -> str:
     return f"{wrong}: {finding.title[:1].lower()}{finding.title[1:]}"
 
 
-def _wrong(finding: Finding, mode: str) -> str | None:
+def _wrong(finding: FindingRecord, mode: str) -> str | None:
     if finding.worst is None:
         return None
     expected, actual = finding.worst
@@ -54,12 +54,12 @@ def _wrong(finding: Finding, mode: str) -> str | None:
     return f"makes some gradients {fraction(size)} times too {how} {where}"
 
 
-def replay(finding: Finding) -> str:
+def replay(finding: FindingRecord) -> str:
     """Return the command that runs the case again, safe to paste into a shell."""
     return shlex.join(finding.replay)
 
 
-def exported(finding: Finding) -> str:
+def exported(finding: FindingRecord) -> str:
     """Return the command that also writes it as a case for plain torch.
 
     "" for one of a training run.
@@ -67,7 +67,7 @@ def exported(finding: Finding) -> str:
     return f"{replay(finding)} --export DIR" if finding.replay[1] == "replay" else ""
 
 
-def facts(finding: Finding, *, drawn: bool = False) -> list[str]:
+def facts(finding: FindingRecord, *, drawn: bool = False) -> list[str]:
     """Return what was seen, the smallest case as a table unless it is ``drawn``, and its layout."""
     lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]
     lines += [] if drawn else [f"    {row}" for row in table(finding)]
@@ -77,13 +77,13 @@ def facts(finding: Finding, *, drawn: bool = False) -> list[str]:
     return [shortened(line) for line in lines if line]
 
 
-def _seen_once(finding: Finding) -> Iterator[str]:
+def _seen_once(finding: FindingRecord) -> Iterator[str]:
     """Before anything else: the rest holds for no other run of that step."""
     if finding.confirmed is False:
         yield "seen once, not again in fresh ranks: it keeps state between calls, or is random"
 
 
-def _worst(finding: Finding) -> Iterator[str]:
+def _worst(finding: FindingRecord) -> Iterator[str]:
     """Of the token whose weight is wrong the most: ``weighs 1/2 instead of 1/3``."""
     if finding.worst is None or finding.token is None:
         return
@@ -110,7 +110,7 @@ def _times(factor: Fraction) -> str:
     return f": {short(size)} times too {how}"
 
 
-def _layout(finding: Finding) -> str:
+def _layout(finding: FindingRecord) -> str:
     step = finding.step
     kind = f" ({step.cp_kind})" if step.cp_size > 1 else ""
     words = f"dp={step.dp_size} cp={step.cp_size}{kind} micro-batches={step.micro_batches}"
@@ -124,7 +124,7 @@ def _layout(finding: Finding) -> str:
     return f"{words}; {size} ({path}{how})"
 
 
-def _call(finding: Finding) -> Iterator[str]:
+def _call(finding: FindingRecord) -> Iterator[str]:
     """Yield what the reducer was given, and what it must return."""
     if finding.call is None:
         return
@@ -138,7 +138,7 @@ def _call(finding: Finding) -> Iterator[str]:
 
 
 def explanation(
-    finding: Finding, *, in_suite: bool = False, brief: bool = False
+    finding: FindingRecord, *, in_suite: bool = False, brief: bool = False
 ) -> list[tuple[str, str]]:
     """Return what is computed instead, the fix, where it was seen before, what matters; labelled.
 
@@ -171,7 +171,7 @@ def explanation(
     return lines + [("Accept", accept)] * (finding.fails and not finding.call)
 
 
-def _matters(finding: Finding) -> Iterator[tuple[str, str]]:
+def _matters(finding: FindingRecord) -> Iterator[tuple[str, str]]:
     """Which fields of the case its failing depends on."""
     rest = ", ".join(finding.does_not_matter)
     if finding.matters:
@@ -180,13 +180,13 @@ def _matters(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "Matters", f"none of {rest}"
 
 
-def _is_unknown(finding: Finding) -> bool:
+def _is_unknown(finding: FindingRecord) -> bool:
     """Whether its weights were looked into, and nothing gives them."""
     weights = finding.worst is not None and not finding.consequence
     return weights and not finding.diagnosis and finding.confirmed is not None
 
 
-def trace(finding: Finding) -> list[str]:
+def trace(finding: FindingRecord) -> list[str]:
     """Return the traceback or the ranks' stacks.
 
     Of one that fails at once also what it was given.

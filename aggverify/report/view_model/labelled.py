@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from aggverify.codes.state import State
-from aggverify.model import Check, Margin, Tried, Verdict
+from aggverify.model import CheckRecord, Margin, Tried, Verdict
 from aggverify.report.annotated_source import share
 from aggverify.report.formatting import counted
 from aggverify.report.view_model.sentences import assumed, assumption
@@ -45,7 +45,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
     ]
 
 
-def state(check: Check) -> str:
+def state(check: CheckRecord) -> str:
     """Return the state of a check, and why it has it."""
     words = state_name(check.state) + (f": {check.reason}" if check.reason else "")
     return words + (f" ({check.refused})" if check.refused else "")

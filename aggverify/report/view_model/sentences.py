@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from aggverify.codes.state import Standing, State
 from aggverify.files import split
-from aggverify.model import Accepted, Check, Document, Finding, Power, Verdict
+from aggverify.model import Accepted, CheckRecord, Document, FindingRecord, Power, Verdict
 from aggverify.report.formatting import counted
 from aggverify.report.view_model.finding import consequence, shortened
 
@@ -18,7 +18,7 @@ RECORDED = "recorded"
 """The convention of a verdict on a training run's own records."""
 
 
-def every_cause(document: Document) -> list[tuple[Verdict, list[Finding]]]:
+def every_cause(document: Document) -> list[tuple[Verdict, list[FindingRecord]]]:
     """Verdict and findings of every cause: those that fail first, then those that are high."""
     every = [(verdict, found) for verdict in document.verdicts for found in verdict.causes]
     return sorted(every, key=lambda pair: (not pair[1][0].fails, pair[1][0].severity != "high"))
@@ -181,7 +181,7 @@ def _established(verdict: Verdict) -> str:
     return "; ".join(check.established for check in verdict.checks if check.established)
 
 
-def _names(checks: Sequence[Check]) -> str:
+def _names(checks: Sequence[CheckRecord]) -> str:
     more = f" and {counted(len(checks) - 3, 'more check')}" if len(checks) > 3 else ""
     return ", ".join(check.name for check in checks[:3]) + more
 

@@ -30,7 +30,7 @@ def accepted(verdict: RunVerdict, waivers: Iterable[model.Waiver]) -> RunVerdict
     return replace(verdict, reports=reports, checks=checks, waivers=waived)
 
 
-def _summary(check: model.Check, reports: Sequence[ReportedFinding]) -> model.Check:
+def _summary(check: model.CheckRecord, reports: Sequence[ReportedFinding]) -> model.CheckRecord:
     mine = [report for report in reports if report.finding.check == check.name]
     waived = check.state is State.FAILED and not any(report.fails for report in mine)
     return structs.replace(check, state=State.WAIVED) if waived else check

@@ -72,7 +72,7 @@ class Measured:
 class CheckFinished:
     """A check is done, or is not run."""
 
-    summary: model.Check
+    summary: model.CheckRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Outcome:
 
     entry: PlannedCheck
     """Its subject with what has come out on the way."""
-    summary: model.Check
+    summary: model.CheckRecord
     findings: tuple[ReportedFinding, ...]
     """Each with its own cause, as far as the check distinguishes them."""
     statistics: RunStatistics

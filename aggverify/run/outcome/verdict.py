@@ -130,9 +130,9 @@ def summary(
     established: str | None = None,
     spoiled: bool = False,
     planned: int = 0,
-) -> model.Check:
+) -> model.CheckRecord:
     """Return what a check did, as the document has it."""
-    return model.Check(
+    return model.CheckRecord(
         check.name,
         check.title,
         check.tests,
@@ -152,7 +152,7 @@ class RunVerdict:
 
     subject: Subject
     reports: tuple[ReportedFinding, ...]
-    checks: tuple[model.Check, ...]
+    checks: tuple[model.CheckRecord, ...]
     executed: int
     worlds: tuple[tuple[int, int], ...]
     """(world size, cases) in ascending order."""

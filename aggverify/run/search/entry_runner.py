@@ -222,7 +222,7 @@ def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
 
 def _summary(
     run: CheckRun, reported: Sequence[ReportedFinding], stopped: Incomplete | None, *, least: int
-) -> model.Check:
+) -> model.CheckRecord:
     check, (state, reason) = run.check, _state(run, reported, stopped, least)
     proves = check.establishes if state is State.OK else None
     return summary(
