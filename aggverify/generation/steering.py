@@ -6,7 +6,7 @@ run once more, of the kinds of case that it was not seen on.
 Numbers next to a condition are tried because they are cheap and exact: a count compared with 64
 is reached by 63, 64 and 65 tokens. A distance to the other branch, read off live frames, was tried
 and is gone: it found 9 of 602 wrong reducers, five of them written for it, and the four others are
-found without it. ``reports/shapes.md`` says what is found by steering alone.
+found without it. ``reports/shapes.md`` has what is found by steering alone.
 """
 
 from __future__ import annotations
