@@ -16,7 +16,6 @@ from aggverify.report.baseline import Baseline
 from aggverify.report.document import document, stopped
 from aggverify.report.formatting import counted
 from aggverify.run.again import KnownFinding
-from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import RunVerdict
 
 
@@ -80,7 +79,7 @@ class ImportedFindings:
         summary = f"{counted(len(new.known), 'known finding')}, {added} new, {gone} taken out"
         click.echo(line(f"baseline: {self.path} ({summary})"))
         every = (*waivers, *_waivers(new, self.today))
-        again = document([accepted(verdict, every) for verdict in verdicts], where, reruns)
+        again = document([verdict.accepting(every) for verdict in verdicts], where, reruns)
         found = {finding.id for verdict in made.verdicts for finding in verdict.findings}
         return baseline.settled(again, tuple(baseline.standing(new, reruns, self.today, found)))
 

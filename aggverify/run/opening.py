@@ -12,7 +12,6 @@ from typing import Any
 
 from aggverify.checks import installed
 from aggverify.conventions import convention
-from aggverify.conventions.run_against import newer
 from aggverify.engines import how_to_install
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
@@ -21,15 +20,13 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.limits import USUAL, RankKind
 from aggverify.execution.oracle_process import interruptible
 from aggverify.execution.subject import Subject
-from aggverify.model import Lines, Ranks
 from aggverify.oracles import OracleError
 from aggverify.run.planning.choosing import choose
-from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
-from aggverify.run.planning.enclosed import SEEN
+from aggverify.run.planning.claims import declaration, terms
 from aggverify.run.planning.request import Request
+from aggverify.run.planning.resolution import resolved_subjects
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.smoke import taken
-from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
 from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, resource_headroom
 
@@ -82,37 +79,13 @@ def resolved(
     request: Request, target: Target, template: Template, other: OtherPath | None = None
 ) -> tuple[Subject, ...]:
     """Return the subjects of a request, one a mode."""
-    request = completed(replace(request, backend=template.backend), template.description)
-    found = subjects(request, target, template.description)
-    numbers, asks = template.description["constants"], template.description["surroundings"]
-    named, ranks = template.description["dtypes"], template.description["environment"]
-    named_lines, texts = template.description["functions"], template.description["texts"]
-    functions = tuple(
-        Lines(name, tuple(own), first, tuple(text))
-        for (name, own), (first, text) in zip(named_lines, texts, strict=True)
+    return resolved_subjects(
+        replace(request, backend=template.backend),
+        target,
+        template.description,
+        template.carried,
+        None if other is None else other.with_other_path,
     )
-    conditions = tuple(
-        Condition(name, line, text, tuple(numbers), *ways)
-        for name, line, text, numbers, *ways in template.description["conditions"]
-    )
-    found = tuple(
-        s.knowing(
-            constants=tuple(numbers.get(s.function, ())),
-            dtypes=tuple(named.get(s.function, ())),
-            surroundings=tuple(asks.get(s.function, ())),
-            functions=functions,
-            conditions=conditions,
-            ranks=Ranks(ranks["processor"], ranks["threads"]),
-            carried=template.carried,
-        )
-        for s in found
-    )
-    if other is not None:
-        found = tuple(other.with_other_path(s, request.called) for s in found)
-    if request.sandbox:
-        found = tuple(s.knowing(sandbox=SEEN) for s in found)
-    notes, known = settings_note(request), template.description["versions"]
-    return tuple(s.noting(*notes, *newer(s.convention, known)) for s in found)
 
 
 def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:

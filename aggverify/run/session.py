@@ -14,7 +14,6 @@ from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import loaded
-from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.events import (
     ConfirmedFinding,
     Event,
@@ -79,7 +78,7 @@ def verify(
         def waived(event: Event) -> None:
             """Also a verdict of what was known when it was stopped has its waivers."""
             made = event.verdict if isinstance(event, Finished) else None
-            emit(event if made is None else Finished(accepted(made, waivers)))
+            emit(event if made is None else Finished(made.accepting(waivers)))
 
         for n, each in enumerate(found):
             subject = each.noting(*narrowed)
@@ -98,7 +97,7 @@ def verify(
                 for missed in found[n + 1 :]:
                     emit(Finished(examine(missed, executor, stopped=Incomplete.INTERRUPTED)))
                 raise
-            verdict = accepted(verdict, waivers)
+            verdict = verdict.accepting(waivers)
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)

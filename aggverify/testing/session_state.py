@@ -15,7 +15,6 @@ from aggverify.execution.subject import Subject
 from aggverify.files import os_error_text
 from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
-from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict
 from aggverify.run.planning.discovery import prepared
@@ -86,7 +85,7 @@ class SessionState:
             except OSError as error:  # what was found stands
                 subject = verdict.subject.noting(f"a case is not stored: {os_error_text(error)}")
                 verdict = replace(verdict, subject=subject)
-        return accepted(verdict, wanted.waivers)
+        return verdict.accepting(wanted.waivers)
 
     def again(self, cell: ConformanceCell, stored: StoredCase, reason: str) -> RunVerdict:
         """Return the verdict of the cell's check on one stored case, whose finding is accepted.
@@ -102,7 +101,7 @@ class SessionState:
         subject = known.subject.knowing(trust_formula=stored.trust_formula)
         known = replace(known, subject=subject)
         verdict = self._examined(cell, known, executor, StoredExamples((stored,), only=True))
-        return accepted(verdict, [accepting(f"{stored.code}:{stored.id}", reason)])
+        return verdict.accepting([accepting(f"{stored.code}:{stored.id}", reason)])
 
     def _examined(
         self,

@@ -17,7 +17,6 @@ from aggverify.report import baseline, view_model
 from aggverify.report.baseline import NO_REASON, SCHEMA, Baseline, Entry
 from aggverify.report.document import document, known_findings
 from aggverify.run.again import replay
-from aggverify.run.outcome.accepting import accepted
 from tests import schemas, verdicts
 from tests.conftest import Cli
 from tests.regression.test_again import RIGHT, WRONG, project
@@ -39,7 +38,7 @@ def rerun(outcome: Again, code: str | None = FINDING.code) -> model.Replay:
 def settled(known: Baseline, *reruns: model.Replay, reports: int = 1) -> model.Document:
     """What a run under that baseline comes to."""
     found = verdicts.verdict(reports=reports)
-    made = document([accepted(found, [entry.waiver(TODAY) for entry in known.known])])
+    made = document([found.accepting([entry.waiver(TODAY) for entry in known.known])])
     return baseline.settled(made, tuple(baseline.standing(known, reruns, TODAY)))
 
 

@@ -14,7 +14,6 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.errors import InputError
 from aggverify.report import github, html_page, junit, markdown, text, view_model
 from aggverify.report.document import document
-from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Exit, RunVerdict, exit_code
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.planning.settings import KEYS, validated
@@ -27,7 +26,7 @@ FIRST, SECOND = TWO.reports
 
 
 def under(*texts: str, of: RunVerdict = TWO) -> RunVerdict:
-    return accepted(of, map(waiver, texts))
+    return of.accepting(map(waiver, texts))
 
 
 @pytest.mark.parametrize("text", ["AGV201", "AGV201=", "AGV201: =x", "=x", "AGV201:=x", ":a=b"])
@@ -68,14 +67,14 @@ def test_a_waiver_of_an_older_version_holds_where_it_is_not_ambiguous() -> None:
     plain = replace(FIRST, diagnosis=None)
     other = replace(SECOND, diagnosis=Diagnosis("the mask is inverted"))
     old = accepting(f"AGV201:{plain.stored.id}", REASON, structs.replace(plain.identity, form=None))
-    alone = accepted(replace(TWO, reports=(plain,)), [old])
+    alone = replace(TWO, reports=(plain,)).accepting([old])
     assert [r.fails for r in alone.reports] == [False]
-    both = accepted(replace(TWO, reports=(plain, other)), [old])
+    both = replace(TWO, reports=(plain, other)).accepting([old])
     assert [r.fails for r in both.reports] == [True, True]
     (told,) = verdicts.written(both).verdicts[0].waivers
     assert told.ambiguous == (f"AGV201:{plain.signature}", f"AGV201:{other.signature}")
     new = structs.replace(old, identity=plain.identity)
-    assert [r.fails for r in accepted(both, [new]).reports] == [False, True]
+    assert [r.fails for r in both.accepting([new]).reports] == [False, True]
 
 
 def test_the_exit_code() -> None:

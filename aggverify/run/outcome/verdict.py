@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -203,6 +203,28 @@ class RunVerdict:
         if left or not self.executed or self.subject.engine_in_question:
             return Exit.NO_JUDGEMENT
         return Exit.CONFORMS
+
+    def accepting(self, waivers: Iterable[model.Waiver]) -> RunVerdict:
+        """Return the verdict with these applied: what is accepted is shown, and fails nothing.
+
+        Of a baseline's, those that are about its subject.
+        """
+        mine = about(self.subject.claim)
+        every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
+        of = [(w, covered(w, self.reports)[0]) for w in every]
+        reports = tuple(
+            replace(report, waived=next((w.reason for w, found in of if report in found), None))
+            for report in self.reports
+        )
+        checks = tuple(_waived(check, reports) for check in self.checks)
+        counts = tuple(counted(waiver, reports) for waiver in every)
+        return replace(self, reports=reports, checks=checks, waivers=counts)
+
+
+def _waived(check: model.CheckRecord, reports: Sequence[ReportedFinding]) -> model.CheckRecord:
+    mine = [report for report in reports if report.finding.check == check.name]
+    waived = check.state is State.FAILED and not any(report.fails for report in mine)
+    return structs.replace(check, state=State.WAIVED) if waived else check
 
 
 def _where(report: ReportedFinding) -> str | None:
