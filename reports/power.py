@@ -28,6 +28,7 @@ from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.corpus.judging import judged  # noqa: E402
 from tests.corpus.table import BLIND, TABLE, WAVES, WRONG, Blind  # noqa: E402
+from tests.golden import ablation, documents  # noqa: E402
 from tests.golden.causes import OUTCOMES, outcome  # noqa: E402
 from tests.golden.rows import Row  # noqa: E402
 from tests.golden.table import golden  # noqa: E402
@@ -65,6 +66,16 @@ TODAY = """
 Of the golden table (`tests/golden`): quick profile, seed 0. A wrong reducer with exit code 1 counts
 as found, a right one with exit code 1 as a false alarm. What was missed at first has been looked at
 since, so that these figures are no measure of unknown code.
+
+"""
+
+
+ALONE = """
+## What only one check finds
+
+Each wrong reducer written blind is run once more without the check that found it first
+(`python reports/verdicts.py ablate`). Where nothing else finds it, the check earns its place alone.
+Steps are those of `examples/slime/sample_mean.py` under the quick profile.
 
 """
 
@@ -135,7 +146,8 @@ def by_wave() -> Mapping[str, First]:
 
 
 def page() -> str:
-    return "\n".join((HEAD.rstrip("\n"), "", *_first_runs(), *_waves(), *_today(golden()), ""))
+    first = (HEAD.rstrip("\n"), "", *_first_runs(), *_waves())
+    return "\n".join((*first, *_today(golden()), ALONE.rstrip("\n"), "", *_alone(), ""))
 
 
 def _first_runs() -> Iterator[str]:
@@ -172,6 +184,12 @@ def _today(rows: Mapping[str, Row]) -> Iterator[str]:
     blamed = Share(sum(row["exit"] == 1 for row in right), len(right))
     blind = sum(name.startswith("right corpus.blind.") for name in rows)
     yield f"\nFalse alarms on right reducers: {blamed}; {blind} of them were written blind."
+
+
+def _alone() -> Iterator[str]:
+    written = documents.stored()["example examples/slime/sample_mean.py 0"]["json"]
+    [verdict] = json.loads(written)["verdicts"]
+    return ablation.table(golden(), {c["name"]: c["cases"] for c in verdict["checks"]})
 
 
 def _name(entry: Blind) -> str:

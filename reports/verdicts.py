@@ -5,6 +5,8 @@
 on), ``keep OUT.jsonl ...`` makes them the table, ``compare OUT.jsonl ...`` prints what differs from
 it, and ``causes OUT.jsonl [BEFORE.jsonl]`` how often the cause that is named is the known one.
 ``documents`` makes the stored documents, and what every format makes of them, anew.
+``ablate OUT.jsonl [--part 1/2] [--only CHECK]`` runs wrong reducers without the check that found
+them first; appended to ``tests/golden/ablation.jsonl``, they are in the page of ``power.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.golden import causes, documents, table  # noqa: E402
+from tests.golden import ablation, causes, documents, table  # noqa: E402
 from tests.golden.rows import Row, judged, requests  # noqa: E402
 
 
@@ -56,10 +58,11 @@ def compared(new: Mapping[str, Row]) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    recording = commands.add_parser("record")
-    recording.add_argument("out", type=Path)
-    recording.add_argument("--part", default="1/1", help="K/N: the K-th of N equal parts")
-    recording.add_argument("--only", default="", help="rows with this in their name")
+    for name, what in (("record", "rows with this in their name"), ("ablate", "of this check")):
+        recording = commands.add_parser(name)
+        recording.add_argument("out", type=Path)
+        recording.add_argument("--part", default="1/1", help="K/N: the K-th of N equal parts")
+        recording.add_argument("--only", default="", help=what)
     for name in ("keep", "compare"):
         commands.add_parser(name).add_argument("rows", type=Path, nargs="+")
     commands.add_parser("documents")
@@ -69,6 +72,9 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     if given.command == "record":
         record(given.out, given.part, given.only)
+    elif given.command == "ablate":
+        with Pool(LIMITS) as pool:
+            ablation.record(given.out, given.part, given.only, table.golden(), pool)
     elif given.command == "documents":
         with Pool(LIMITS) as pool:
             documents.keep(documents.made(pool))

@@ -15,7 +15,7 @@ import pytest
 from aggverify import model
 from aggverify.execution.limits import LIMITS
 from aggverify.world import Pool
-from tests.golden import documents
+from tests.golden import ablation, documents
 from tests.golden.rows import Row, judged, requests
 from tests.golden.table import differs, golden, sample
 
@@ -104,3 +104,19 @@ def test_every_format_of_a_stored_document_is_what_it_was(name: str) -> None:
     assert now.keys() == DOCUMENTS[name].keys()
     for form, text in DOCUMENTS[name].items():
         assert now[form] == text, form
+
+
+def test_what_is_left_out_is_what_found_a_reducer_first() -> None:
+    first = ablation.blind(GOLDEN)
+    assert {name: check for name, (check, _) in ablation.stored().items()}.items() <= first.items()
+
+
+def test_the_table_counts_what_nothing_else_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {f"wrong {n}": {"findings": [{"check": c, "fails": True}]} for n, c in enumerate("aab")}
+    again = {"wrong 0": ("a", ""), "wrong 1": ("a", "b"), "wrong 2": ("c", "")}
+    monkeypatch.setattr(ablation, "stored", lambda: again)
+    lines = list(ablation.table(rows, {"a": 3, "b": 1}))
+    assert lines[2:4] == [
+        "| `a` | 3 (75 %) | 2 | 2 | 1 (33.3 %) |",
+        "| `b` | 1 (25 %) | 1 | 0 |  |",
+    ]
