@@ -126,7 +126,7 @@ def _validating(subject: Subject) -> Space | None:
 
 
 def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return a misuse that came to anything but an exception, while the good call went well."""
+    """Return the misuses that came to anything but an exception, while the good call went well."""
     good, bad = executions
     if good.weights is None:
         return None

@@ -25,7 +25,7 @@ CODE = "AGV411"
 
 
 def space(subject: Subject) -> Space | None:
-    """Return a few ranks, so that every group has two members in some case."""
+    """Return layouts on a few ranks, so that every group has two members in some case."""
     found = spread(
         subject, dp=2, cp=2, micro_batches=2, min_world=2, max_world=min(4, subject.max_world)
     )

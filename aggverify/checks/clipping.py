@@ -111,7 +111,7 @@ def _bound(subject: Subject, case: Case) -> float:
 
 
 def _off(subject: Subject, case: Case, update: Weights, wanted: Weights) -> int | None:
-    """Return the token that is furthest from what is wanted, beyond rounding."""
+    """Return the token furthest from what is wanted, None where all are within rounding."""
     far = np.abs(update - wanted)
     wrong = ~(far <= _bound(subject, case) * np.abs(wanted))
     return (
@@ -208,7 +208,7 @@ _NEAR = 1e-9
 
 
 def _grown(clip: Clip, parts: Sequence[Weights]) -> Weights:
-    """Return what has been added up so far, clipped after each."""
+    """Return the sum of the parts, clipped after each addition."""
     total = np.zeros_like(parts[0])
     for part in parts:
         total = clip(total + part)

@@ -29,9 +29,9 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the trace of every rank, group by group, as the world compares it.
+    """Return the finding where ranks block, or differ in collectives or in copies of a loss.
 
-    And what they agree on.
+    The world compares their traces group by group.
     """
     [ran] = executions
     if ran.failure is None or ran.failure.kind not in _KINDS:

@@ -148,7 +148,7 @@ def is_flaky(fault: Fault | None) -> TypeGuard[Fault]:
 
 
 def flaky_finding(finding: Finding, failed: int, runs: int) -> Finding:
-    """Return what is known of a failure that does not always come: how often it did."""
+    """Return the finding of a failure that does not always come, with how often it did."""
     message = f"{failed} of {runs} runs of this step failed: {finding.message}"
     return replace(finding, code=FLAKY, message=message)
 

@@ -70,7 +70,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _as_shown(subject: Subject, first: Execution, some: Execution) -> Execution:
-    """Return the execution with the weights that losses of 0 do not show as they were."""
+    """Return the execution with the first one's weights where losses of 0 do not show them."""
     if not subject.hides_zeros:
         return some
     assert first.weights is not None and some.weights is not None

@@ -40,7 +40,7 @@ def variants(case: Case) -> tuple[Case, ...]:
 def judge(
     check: str, subject: Subject, case: Case, executions: Sequence[Execution]
 ) -> Finding | None:
-    """Return what is merged of one rank's numbers against what is merged of the layout's.
+    """Compare what is merged of one rank's numbers with what is merged of the layout's.
 
     Keys that do not change with the losses describe the layout itself, and those that are the same
     everywhere are of the whole step: both may be what they are. ``case``: whose variants these are;

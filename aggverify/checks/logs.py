@@ -266,9 +266,9 @@ Cells = dict[tuple[int, int], tuple[float, ...]]
 def _by_cell(
     ran: Execution, numbers: logged_keys.Numbers
 ) -> tuple[Cells, dict[tuple[int, int], float]]:
-    """Return what is logged there, added up over context-parallel ranks, and its share.
+    """Return what each rank logs of each micro-batch, and its share of the objective.
 
-    That is its share of the objective.
+    What is logged is added up over context-parallel ranks.
     """
     assert ran.weights is not None
     layout = ran.case.layout

@@ -38,7 +38,7 @@ def _variants(case: Case) -> tuple[RunSpec, ...]:
 
 
 def _of_a_term(case: Case) -> tuple[RunSpec, ...]:
-    """Return the same of one term, which the step's size picks, with everything else 0."""
+    """Return the same runs of one term, which the step's size picks, with everything else 0."""
     return tuple(replace(spec, term=_picked(case)) for spec in _variants(case))
 
 

@@ -40,7 +40,7 @@ def value(ran: Execution, key: str) -> Fraction | None:
 
 
 def malformed(ran: Execution) -> str | None:
-    """Return what is wrong with what was returned."""
+    """Return what is wrong with the merged logs that were returned."""
     faults = (
         f"rank {r}, merged: {log}"
         for r, logs in enumerate(ran.logs)

@@ -67,7 +67,7 @@ def judge_two(
     spread: Execution,
     near: Fraction = BOUND,
 ) -> Finding | None:
-    """Return the gradient, then the value, of the step on one rank and as laid out.
+    """Compare the gradient, then the value, of the step on one rank and as laid out.
 
     ``near``: relative.
     """

@@ -25,7 +25,7 @@ CODE = "AGV205"
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the oracle's weights, or those of the same samples in ascending order."""
+    """Compare with the oracle's weights, or with those of the same samples in ascending order."""
     *control, mixed = executions
     if not all(map(is_finite, control)):
         return None  # wrong in any order: another check reports it

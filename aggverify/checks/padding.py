@@ -36,7 +36,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the oracle's weights, or those of the same step without padding."""
+    """Compare with the oracle's weights, or with those of the same step without padding."""
     *control, wide = executions
     if not all(map(is_finite, control)):
         return None  # wrong without padding: another check reports it

@@ -23,7 +23,7 @@ CODE = "AGV521"
 
 
 def space(subject: Subject) -> Space | None:
-    """Return what both paths can be given, fully masked units included."""
+    """Return the layouts that both paths can be given, fully masked units included."""
     if subject.against is None:
         return None
     return spread(subject, min_units=1, empty_samples=True)
@@ -55,7 +55,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:
-    """Return a step that only one path gets done; where both fail in the same way they agree."""
+    """Return the finding where only one path gets a step done.
+
+    Where both fail they agree, if they do so in the same way.
+    """
     assert subject.against is not None
     if new.weights is not None:
         message = f"only {subject.target} gets this step done; {subject.against.target}: "

@@ -40,7 +40,7 @@ def space(subject: Subject) -> Space:
 
 
 def claimed_space(subject: Subject) -> Space | None:
-    """Return the same, unless it is claimed that NaN and infinity never occur."""
+    """Return the same layouts, None where it is claimed that NaN and infinity never occur."""
     return space(subject) if "poison" in subject.features else None
 
 
@@ -55,7 +55,7 @@ def poisoned(case: Case, poisons: Sequence[float] = POISONS) -> Case:
 def judge(
     check: str, codes: tuple[str, str], subject: Subject, executions: Sequence[Execution]
 ) -> Finding | None:
-    """Value and gradient of the poisoned run against the clean one; codes for either."""
+    """Compare value and gradient of the poisoned run with the clean one's; a code for either."""
     clean, dirty = executions
     if not is_finite(clean) or clean.value is None:
         return None
@@ -87,7 +87,7 @@ def judge(
 
 
 def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the same of finite values.
+    """Judge huge finite values behind the mask.
 
     What a non-linear objective makes infinite is no finite value.
     """
@@ -97,7 +97,7 @@ def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | N
 
 
 def judge_not_finite(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Return the same of NaN and infinities, which may also be refused."""
+    """Judge NaN and infinities behind the mask, which may also be refused."""
     if refusal(executions[-1]) is not None:
         return None
     return judge(NOT_FINITE, ("AGV123", "AGV124"), subject, executions)

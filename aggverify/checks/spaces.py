@@ -73,7 +73,7 @@ def small(subject: Subject, **narrowed: Any) -> Space:
 
 
 def of_a_loss(subject: Subject, **narrowed: Any) -> Space | None:
-    """Return the small ones, for what a loss shows that our trainer has in hand."""
+    """Return the small layouts, for what a loss shows that our trainer has in hand."""
     return small(subject, **narrowed) if "loss-function" in subject.features else None
 
 

@@ -49,7 +49,7 @@ _SIZES = (
 
 
 def space(subject: Subject) -> Space | None:
-    """Return what the subject can be given, as large as it goes.
+    """Return the layouts that the subject can be given, as large as it goes.
 
     None where there is no such world.
     """

@@ -109,9 +109,9 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
 
 
 def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
-    """Return it alone and after a fuller one in new ranks, and between them the fuller one.
+    """Return the case alone, then a fuller one, then the case again after the fuller one.
 
-    The ranks are new so that no earlier case is remembered in either.
+    The case runs in new ranks both times, so that no earlier one is remembered in either.
     """
     alone, full = RunSpec(case, fresh=True), full_window(case)
     return alone, RunSpec(full), replace(alone, before=(full,))

@@ -107,7 +107,7 @@ def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | N
 
 
 def deviation(subject: Subject, usual: str) -> Diagnosis:
-    """Return what the engine does to a reducer that is right under the usual one."""
+    """Return as a diagnosis what the engine does to a reducer that is right under the usual one."""
     known = subject.engine.deviates
     assert known is not None
     sentence = f"what engine {usual} asks for; this trainer {known.instead}"
@@ -258,7 +258,10 @@ def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObserva
 def _relative(
     subject: Subject, finding: Finding, seen: Clues, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
-    """Return a factor over one rank's own weights, if the formula is wrong or unknown already."""
+    """Return as a diagnosis a factor over one rank's own weights, where one fits.
+
+    It is asked for when the formula is wrong or unknown already.
+    """
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
         return None
     factor = _factor(subject, finding, [o.relative_to_trivial for o in observations])

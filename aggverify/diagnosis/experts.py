@@ -12,7 +12,10 @@ from aggverify.steps.experts import owners, parallel_size
 
 
 def experts_off(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return the number of ranks by which experts' gradients are too large or too small."""
+    """Return the sign of experts' gradients that are wrong, while all others are right.
+
+    It names the number of ranks by which they are too large or too small, where there is one.
+    """
     usable = [o for o in observations if o.experts and _of_experts(o)[o.mask].any()]
     if not usable or not all(_others_right(o) for o in observations if o.experts):
         return None

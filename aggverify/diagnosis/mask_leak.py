@@ -47,7 +47,7 @@ class MaskLeak:
 
 
 def poisoned(case: Case, poison: Poison) -> Case:
-    """Return the case with this behind its mask; another step where their number matters."""
+    """Return the case with this poison behind its mask; another step where their number matters."""
     if poison in _OTHER_STEPS:
         return _OTHER_STEPS[poison]
     value = {Poison.NAN: math.nan, Poison.INFINITY: math.inf, Poison.FINITE: 2.0**100}[poison]
@@ -62,7 +62,7 @@ Run = tuple[WeightObservation | None, Mapping[Poison, WeightObservation | None]]
 
 
 def mask_leak(runs: Sequence[Run]) -> MaskLeak:
-    """Return what they do to values and weights in any of these runs."""
+    """Return what the poisons do to values and weights in any of these runs."""
     seen = [(clean, p, o) for clean, dirty in runs if clean for p, o in dirty.items() if o]
     value = {p for clean, p, o in seen if o.value is None or not _equal(clean, p, o)}
     gradient = {

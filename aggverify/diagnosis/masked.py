@@ -31,7 +31,11 @@ class Made:
 
 
 def made_of_the_mask(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return the first of these that is the set of tokens with a weight, in every observation."""
+    """Return what the mask is made into that is the set of tokens with a weight everywhere.
+
+    It is the first that is so in every observation; None where nothing fits, or the mask itself is
+    that set.
+    """
     seen = [(o.observed != 0, o.mask, o) for o in observations]
     if not any((weighed != mask).any() for weighed, mask, _ in seen):
         return None
@@ -91,7 +95,7 @@ def _each(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
 
 
 def _joined(change: Callable[[Bits], Bits]) -> Callable[[Masks], Masks]:
-    """Return a change of all of them as one row."""
+    """Return the change applied to all masks as one row."""
 
     def of(masks: Masks) -> Masks:
         ends = np.cumsum([len(mask) for mask in masks])[:-1]

@@ -74,7 +74,7 @@ def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
 
 
 def gives(form: Predicts, finding: Finding) -> bool:
-    """Return the same of a formula."""
+    """Whether a formula gives the finding's own weights, as closely as :func:`reproduces` asks."""
     assert finding.observed is not None
     step = finding.case.step
     mask = np.frombuffer(b"".join(s.loss_mask for s in step.samples), dtype=np.uint8).astype(bool)

@@ -31,7 +31,7 @@ class NotFinite:
 
 
 def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
-    """Return what all of these have in common; None where everything is finite."""
+    """Return what all that is not finite has in common; None where everything is finite."""
     bad = [o for o in observations if _is_bad(o)]
     if not bad:
         return None
@@ -48,7 +48,7 @@ def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
 
 
 def in_words(seen: NotFinite) -> str | None:
-    """Return what is known of it, in a sentence."""
+    """Return what is known of where it is not finite, in a sentence."""
     if seen.masked:
         return "gradients are NaN exactly at the masked tokens, the loss is finite"
     if not seen.empty:
@@ -89,7 +89,7 @@ def _fits_weights(o: WeightObservation, empty: Cells) -> bool:
 
 
 def _by_unit(*keys: str) -> Callable[[Case], Cells]:
-    """Return a unit of the step without an unmasked token, in the cells that hold a part of it."""
+    """Return what finds the cells that hold a part of a unit without an unmasked token."""
 
     def is_empty(case: Case) -> Cells:
         tokens = Tokens([case])
@@ -107,7 +107,7 @@ def _by_unit(*keys: str) -> Callable[[Case], Cells]:
 
 
 def _by_cell(part: Callable[[Sequence[npt.NDArray[np.int64]]], bool]) -> Callable[[Case], Cells]:
-    """Return what a rank sees of a micro-batch: one mask per sample."""
+    """Return what judges each cell by what a rank sees of a micro-batch: one mask per sample."""
 
     def is_empty(case: Case) -> Cells:
         return {cell: part(masks) for cell, masks in _visible(case)}

@@ -187,7 +187,10 @@ def _epsilon(observations: Sequence[WeightObservation]) -> ObservedSign | None:
 
 
 def _rounded_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return counts that are right up to 256 and rounded to 8 bits beyond (or 11: 2048)."""
+    """Return the sign of counts that are right up to 256 and rounded to 8 bits beyond.
+
+    In float16 it is 11 bits beyond 2048; a count that stalls at either number has it too.
+    """
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]
@@ -212,7 +215,7 @@ _WIDTHS = tuple((bits, signed) for bits in (8, 16, 32) for signed in (True, Fals
 
 
 def _wrapped_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return counts that are right up to the largest integer of a type, and begin again beyond."""
+    """Return the sign of counts that begin again beyond the largest integer of a type."""
     for bits, signed in _WIDTHS:
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]

@@ -13,7 +13,7 @@ _SAME = Fraction(1, 10**12)
 
 
 def stated(finding: Finding, diagnosis: Diagnosis | None) -> str | None:
-    """Return the formula.
+    """Return the formula in a sentence.
 
     Without one the cause in words with the ratio at the worst token, or the exception and its line;
     None where a factor is named, or nothing is known.

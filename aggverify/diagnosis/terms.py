@@ -116,7 +116,7 @@ class Tokens:
 
 
 def _firsts(sample: Ints) -> Ints:
-    """Return the first token of each sample."""
+    """Return the index of the first token of each sample."""
     return _ints(np.unique(sample, return_index=True)[1])
 
 
@@ -131,7 +131,7 @@ def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
 
 
 def _parts(at: Layout) -> int:
-    """Return the calls of a reducer in a step; copies of gathered losses are not apart."""
+    """Return how often a step calls a reducer; calls for copies of gathered losses count once."""
     return at.dp_size * at.num_microbatches * (1 if at.cp_kind == "gathered" else at.cp_size)
 
 
@@ -197,7 +197,7 @@ def _total(t: Tokens, unit: Ints) -> Array:
 
 
 def _longest(values: str) -> Count:
-    """Return the largest of one number per sample in each unit."""
+    """Return the count that takes the largest of one number per sample in each unit."""
 
     def count(t: Tokens, unit: Ints) -> Array:
         out = np.zeros(int(unit.max()) + 1)
@@ -261,7 +261,7 @@ def _floored_each(t: Tokens, unit: Ints) -> Array:
 
 
 def _most_of(*keys: str) -> Count:
-    """Return the most unmasked tokens of any part (named by the keys)."""
+    """Return the count that takes the most unmasked tokens of any part, which the keys name."""
 
     def count(t: Tokens, unit: Ints) -> Array:
         part = _numbered(unit, *(t.ids[key] for key in keys))

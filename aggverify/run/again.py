@@ -47,7 +47,7 @@ def again(known: Iterable[KnownFinding], request: Request, *, pool: Pool) -> tup
 
 
 def _ranks(known: KnownFinding) -> tuple[str, RankKind]:
-    """Return what has to be the same for the same ranks to do."""
+    """Return what findings must have in common to be run again by the same ranks."""
     return known.stored.whose[0], known.stored.claim.ranks
 
 
@@ -64,7 +64,7 @@ def replay(
     words: str | None = None,
     observed: tuple[float, ...] | None = None,
 ) -> Replay:
-    """Return what became of it."""
+    """Return the replay of a known finding, with what it came to."""
     return Replay(known.stored.id, known.identity, outcome, code, words, observed)
 
 

@@ -148,7 +148,7 @@ def _shown(
 ) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
     """Return the check's run of this step that shows the finding by its weights.
 
-    With those that are right, and by how much each may be off.
+    It comes with those that are right, and by how much each may be off.
     """
     wanted = list(_specs(check, case))
     expected = None if finding is None else finding.expected

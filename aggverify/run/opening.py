@@ -68,7 +68,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
 
 
 def placed(request: Request, pool: Pool) -> Request:
-    """Return the request with a certain backend, which can be had here; raises AggverifyError."""
+    """Return the request with a named backend that can be had here; raises AggverifyError."""
     if request.is_on_processors:
         return replace(request, backend=GLOO.name)
     name, far = request.backend or AUTO, request.device is not None

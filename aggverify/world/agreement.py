@@ -24,8 +24,9 @@ class Trace:
 
     @property
     def issued(self) -> list[str]:
-        """The entries that are of a group: when an asynchronous one is waited for is no part of
-        what ranks agree on.
+        """Entries that are of a group.
+
+        When an asynchronous one is waited for is no part of what ranks agree on.
         """
         return [entry for entry in self.entries if entry[:1] != SEPARATOR]
 
@@ -49,7 +50,7 @@ class Disagreement:
 
 
 def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
-    """The first disagreement, group by group; None when what is known is consistent."""
+    """Return the first disagreement, group by group; None when what is known is consistent."""
     if len(traces) == 1:
         return None
     first = next(iter(traces.values()))
@@ -68,7 +69,7 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 
 def different(calls: Calls, what: str) -> Disagreement | None:
-    """The odd one out of the collectives that ranks wait in, None when all are the same."""
+    """Return the odd one out of the collectives that ranks wait in, None when all are the same."""
     return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
@@ -135,7 +136,7 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 def _apart(
     descriptions: Mapping[int, str], what: str, calls: Calls | None = None
 ) -> Disagreement | None:
-    """The odd one out of the ranks' descriptions, with the lines that show it."""
+    """Return the odd one out of the ranks' descriptions, with the lines that show it."""
     at: dict[str, list[int]] = {}
     for rank, text in descriptions.items():
         at.setdefault(text, []).append(rank)
@@ -152,7 +153,7 @@ def _place(call: Collective | None) -> str:
 
 
 def _odd(ranks: Sequence[Sequence[int]]) -> int:
-    """The fewest are the odd ones out; among as many, those that do not agree with the lowest."""
+    """Return the first of the fewest ranks; among as many, of those that differ from the lowest."""
     lowest = min(map(min, ranks))
     return min(ranks, key=lambda same_ranks: (len(same_ranks), lowest in same_ranks, same_ranks))[0]
 

@@ -62,8 +62,9 @@ _WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, Attrib
 
 
 def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
-    """Of the process ranks are forked from: which one ended, in a world of ``size`` ranks; with
-    its exit status, or why it was not started.
+    """Read which rank of a world of ``size`` has ended, with its exit status.
+
+    Or with the reason why it was not started. The process that ranks are forked from reports it.
     """
     number: Any = header.get("rank")
     status: Any = header.get("exit")
@@ -75,8 +76,10 @@ def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
 
 
 def constructed(header: Mapping[str, Any]) -> None:
-    """Of the same process, that its handler is constructed, or what was raised and how many
-    processes were below it then.
+    """Check what the process that ranks are forked from reports of its handler.
+
+    That is either that it is constructed, or what was raised and how many processes were below it
+    then.
     """
     if "error" in header:
         _error(header["error"])

@@ -49,8 +49,9 @@ class Backend:
         return self.device != "cpu"
 
     def device_of(self, rank: int, devices: int) -> str:
-        """The device of one rank, as ``torch.device`` reads it, where there are so many; raises
-        RuntimeError where it has none.
+        """Return the device of one rank, as ``torch.device`` reads it, where there are so many.
+
+        Raises RuntimeError where it has none.
         """
         if not self.is_far:
             return "cpu"
@@ -99,7 +100,7 @@ AUTO = "auto"
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name; raises InputError."""
+    """Return the backend of that name; raises InputError."""
     if name not in BACKENDS:
         raise InputError(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
     return BACKENDS[name]
@@ -107,8 +108,9 @@ def backend(name: str) -> Backend:
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """Where a rank stands: its number, how many there are, the device of all its tensors, which it
-    settles on itself.
+    """Where a rank stands: its number, how many there are, and the device of all its tensors.
+
+    It settles on the device itself.
     """
 
     rank: int

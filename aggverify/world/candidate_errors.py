@@ -84,7 +84,7 @@ class Raised:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Raised:
-        """Raises KeyError, ValueError or TypeError on anything else than an exception."""
+        """Read an exception; raises KeyError, ValueError or TypeError on anything else."""
         return Raised(
             str(data["type"]),
             str(data["message"]),
@@ -102,7 +102,7 @@ _MEANWHILE = "During handling of the above exception, another exception occurred
 
 
 def raised(error: BaseException) -> Raised:
-    """An exception as a value, of bounded size; never raises."""
+    """Return an exception as a value, of bounded size; never raises."""
     try:
         whole = traceback.TracebackException.from_exception(error, limit=-200)
         return _value(error, whole, _CHAIN)

@@ -1,5 +1,7 @@
-"""Seconds in which this process was at work: of those in which it was stopped, or did something
-else, none count against others whose answers it could not have read meanwhile.
+"""Seconds in which this process was at work.
+
+Those in which it was stopped, or did something else, do not count against others: it could not have
+read their answers meanwhile.
 """
 
 from __future__ import annotations

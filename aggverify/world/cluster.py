@@ -107,11 +107,11 @@ class Cluster:
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
 
     def kept(self) -> ReplayLog:
-        """What the run has come to so far, in the store; raises PoolError."""
+        """Return what the run has come to so far, in the store; raises PoolError."""
         return ReplayLog(self._post.store)
 
     def open(self, request: dict[str, Any], options: Options) -> RemoteTemplate | TemplateFailure:
-        """The handler constructed in every host; the first failure where it is in any."""
+        """Construct the handler in every host; return the first failure where there is any."""
         self._met(options.turn)
         number = next(self._numbers)
         given = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
@@ -146,8 +146,9 @@ class Cluster:
         return source
 
     def require(self, backend: Backend) -> int:
-        """0, as there are processors only; raises PoolError, with the reason, where ranks cannot be
-        joined by this backend.
+        """Return 0, as there are processors only.
+
+        Raises PoolError, with the reason, where ranks cannot be joined by this backend.
         """
         if backend != GLOO:
             raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
@@ -155,7 +156,7 @@ class Cluster:
         return 0
 
     def excess(self, source: RemoteTemplate) -> ResourceOveruse:
-        """What a source was ended for."""
+        """Return what a source was ended for."""
         each = self.ask_all({"op": "excess", "template": source.number})
         found = (ResourceOveruse(*answer.get("excess", ())) for answer in each.values())
         return next(filter(None, found), NO_EXCESS)
@@ -193,7 +194,7 @@ class Cluster:
         turn: Callable[[], None] = lambda: None,
         patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
-        """The answers of all hosts, by number."""
+        """Ask every host the same, and return the answers by number of the host."""
         return self.ask(dict.fromkeys(range(self.seat.size), request), turn, patience)
 
     def ask(
@@ -202,8 +203,9 @@ class Cluster:
         turn: Callable[[], None] = lambda: None,
         patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
-        """Requests by host, all at a time, and their answers; raises PoolError, of a host that is
-        lost or has not answered in so many seconds.
+        """Send requests by host, all at a time, and return their answers by host.
+
+        Raises PoolError when a host is lost, has failed, or has not answered in so many seconds.
         """
         ends = time.monotonic() + patience
         waiting = {next(self._ids): n for n in requests}
@@ -227,8 +229,9 @@ class Cluster:
         return dict(sorted(found.items()))
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
-        """What needs no answer; nothing where all is lost, of which those that wait for one are
-        notified.
+        """Send a host what needs no answer; send nothing where all is lost.
+
+        Those that wait for an answer are notified of the loss.
         """
         if not self.lost:
             self._send(host, dict(request), blob)
@@ -367,6 +370,6 @@ class RemoteTemplate:
 
 
 def _imported(description: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same everywhere: torch, but not the processors that it finds."""
+    """Return what must be the same everywhere: torch, but not the processors that it finds."""
     environment = description.get("environment") or {}
     return {**description, "environment": environment.get("torch")}

@@ -53,7 +53,7 @@ class Collective:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Collective:
-        """Raises KeyError, ValueError or TypeError on anything else than a collective."""
+        """Read a collective; raises KeyError, ValueError or TypeError on anything else."""
         elements = data["elements"]
         texts = {name: str(data[name]) for name in _TEXTS}
         size = None if elements is None else int(elements)
@@ -64,7 +64,7 @@ _TEXTS = ("operation", "group", "dtype", "arguments", "place")
 
 
 def read(entry: str) -> Collective:
-    """A rank's note: ``group|ranks|operation|dtype|elements|arguments|place``."""
+    """Read a rank's note: ``group|ranks|operation|dtype|elements|arguments|place``."""
     parts = entry.split(SEPARATOR, _FIELDS - 1)
     if len(parts) < _FIELDS:
         return Collective(entry)  # not written by a tracer: scribbled over

@@ -87,8 +87,9 @@ def issued(
 
 
 def _is_collected() -> bool:
-    """Whether a coalescing manager is open: what is called is only noted there, and issued at its
-    end, for the very tensors.
+    """Whether a coalescing manager is open.
+
+    What is called is only noted there, and issued at its end, for the very tensors.
     """
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
     return bool(c10d._world.pg_coalesce_state)

@@ -79,8 +79,9 @@ class Dispatcher:
             self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
 
     def _held_up(self, key: WorldKey) -> bool:
-        """Whether others must have done their work first, since there is room for one world only:
-        worlds that start next to it fail, or it does, and all of it is done again.
+        """Whether others must have done their work first, since there is room for one world only.
+
+        A world that starts next to another fails, or the other does, and all of it is done again.
         """
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
@@ -165,8 +166,9 @@ class Dispatcher:
         return [*self._alone, *waiting, *flying]
 
     def salvage(self, excess: ResourceOveruse = NO_EXCESS) -> list[Task]:
-        """After the loss of the template: the tasks that have no outcome. ``excess``: what
-        it was ended for, if anything.
+        """Return the tasks that have no outcome after the loss of the template.
+
+        ``excess``: what it was ended for, if anything.
         """
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
@@ -247,7 +249,11 @@ class Dispatcher:
         return self._alone if task.alone else self._waiting[task.key]
 
     def _unstarted(self, key: WorldKey, failure: Fault) -> None:
-        """A world that does not start is the outcome of all its jobs, if there was room for it."""
+        """Deliver a failure to start as the outcome of all jobs of the world.
+
+        Where there may have been no room for it, the first is run again instead, unless that was
+        tried: while there are no other ranks.
+        """
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
@@ -262,8 +268,10 @@ class Dispatcher:
         return not task.cleared and self._cleared < _MOST_CLEARED
 
     def _clear_for(self, task: Task) -> None:
-        """Run it again next, in fresh ranks, while there are no others: for want of processes,
-        memory or files ranks fail before the code under test has done anything.
+        """Run a task again next, in fresh ranks, while there are no others.
+
+        For want of processes, memory or files ranks fail before the code under test has done
+        anything.
         """
         self._cleared += 1
         task.alone = task.cleared = True

@@ -13,8 +13,10 @@ _PRINTED = 5
 
 
 def evidence(fault: Fault) -> str:
-    """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
-    and their Python stack, equal ones together; then what the rank at fault printed last.
+    """Return what shows the fault, in paragraphs with an empty line between them.
+
+    First a traceback, or ranks with the collective they wait in and their Python stack, equal ones
+    together; then what the rank at fault printed last.
     """
     error = None if fault.breach else fault.error
     parts = [error.traceback] if error is not None else []

@@ -21,7 +21,7 @@ def printed(most: int) -> str:
 
 
 def signal_name(status: int) -> str:
-    """The signal of a negative exit status."""
+    """Return the name of the signal of a negative exit status."""
     with contextlib.suppress(ValueError):
         return signal.Signals(-status).name
     return f"signal {-status}"

@@ -48,9 +48,10 @@ class Job:
 
 
 class Reply(NamedTuple):
-    """What the handler returned on one rank; ``changes`` lists the global state it altered,
-    ``notes`` the collectives that it issued (``collectives.read``), none where jobs shared a
-    dispatch.
+    """What the handler returned on one rank.
+
+    ``changes`` lists the global state it altered, ``notes`` the collectives that it issued
+    (``collectives.read``), none where jobs shared a dispatch.
     """
 
     data: dict[str, Any]
@@ -68,9 +69,10 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class ResourceOveruse:
-    """What there was below a template when all of it was ended for that; nothing of any where it
-    was not: processes, the mebibytes that they held, their threads, and the mebibytes among those
-    held that were in files in memory.
+    """What there was below a template when all of it was ended for that.
+
+    That is processes, the mebibytes that they held, their threads, and the mebibytes among those
+    held that were in files in memory. All are 0 where it was not ended for that.
     """
 
     processes: int = 0
@@ -170,7 +172,7 @@ class Fault:
 
     @staticmethod
     def from_json(data: Any) -> Fault:
-        """Raises InputError on anything else than a fault."""
+        """Read a fault; raises InputError on anything else."""
         try:
             return _fault(data)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -230,8 +232,9 @@ def _per_rank(pairs: Any, value: Callable[[Any], T]) -> dict[int, T]:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFailure:
-    """The handler could not be constructed: an exception, the process died or hung at
-    import, or the import initialised CUDA.
+    """The handler could not be constructed.
+
+    It raised an exception, the process died or hung at import, or the import initialised CUDA.
     """
 
     kind: Literal["exception", "died", "blocked", "runaway", "cuda"]

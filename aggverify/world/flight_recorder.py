@@ -19,7 +19,7 @@ _DUMP_LIMIT = 1 << 17
 
 
 def create() -> int:
-    """A new flight recorder's file descriptor."""
+    """Make a new flight recorder and return its file descriptor."""
     fd = os.memfd_create("flight_recorder")
     os.ftruncate(fd, DUMP)
     os.lseek(fd, DUMP, os.SEEK_SET)
@@ -113,7 +113,7 @@ class FlightRecord:
 
 
 def read(page: Page) -> FlightRecord:
-    """The parent's side; what the rank has scribbled over or cut off reads as empty."""
+    """Read the record in the parent; what the rank has scribbled over or cut off reads as empty."""
     data = _pread(page, DUMP, 0).ljust(_HEAD.size, b"\0")
     job, length, where, _, pid = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
@@ -123,7 +123,7 @@ def read(page: Page) -> FlightRecord:
 
 
 def signs(page: Page) -> bytes:
-    """The head as it stands: another one after every sign of life."""
+    """Return the head as it stands: another one after every sign of life."""
     return _pread(page, _HEAD.size, 0)
 
 
@@ -139,5 +139,5 @@ def dump_size(page: Page) -> int:
 
 
 def dump(page: Page, start: int = 0) -> str:
-    """What faulthandler wrote after so many bytes, cut to a sane length."""
+    """Return what faulthandler wrote after so many bytes, cut to a sane length."""
     return _pread(page, _DUMP_LIMIT, DUMP + start).decode(errors="replace")

@@ -119,8 +119,9 @@ class _ForkServer:
             self._count()
 
     def _count(self) -> None:
-        """End a template below which there are more processes or threads than any run needs, or
-        which hold more memory than there is for them.
+        """End a template below which there is too much.
+
+        That is more processes or threads than any run needs, or more memory than there is for them.
         """
         now = time.monotonic()
         if now - self._counted < _COUNT_EVERY:

@@ -1,5 +1,7 @@
-"""Forks: ours, refused where CUDA runs, which does not survive one; and those of the code under
-test, whose child must not go on as a rank.
+"""Forks: ours, and those of the code under test.
+
+Ours are refused where CUDA runs, which does not survive one. A child of theirs must not go on as a
+rank.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ def install_fork_guard() -> None:
 
 
 def reap() -> None:
-    """Let go of children of the code under test that have ended: no other code may ask for them,
-    and they count as processes until somebody does.
+    """Let go of children of the code under test that have ended.
+
+    No other code may ask for them, and they count as processes until somebody does.
     """
     while _Forks.others:
         try:

@@ -41,7 +41,7 @@ class Frame:
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> Frame:
-        """Raises ValueError or TypeError on anything that :meth:`to_json` does not make."""
+        """Read what :meth:`to_json` has made; raises ValueError or TypeError on anything else."""
         file, line, function, owner, source, marked = data
         if owner not in _OWNERS:
             raise ValueError(f"a frame is one of {', '.join(_OWNERS)}, not {owner!r:.40}")
@@ -67,14 +67,16 @@ class Stack:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Stack:
-        """Raises KeyError, ValueError or TypeError on anything else than a stack."""
+        """Read a stack; raises KeyError, ValueError or TypeError on anything else."""
         return Stack(str(data["thread"]), tuple(map(Frame.from_json, data["frames"])))
 
 
 @lru_cache(maxsize=4096)
 def owner(file: str) -> Owner:
-    """Whose code stands in a file: this package's, torch's, the standard library's, or else the
-    candidate's, with whatever it has imported.
+    """Return whose code stands in a file.
+
+    It is this package's, torch's, the standard library's, or else the candidate's, with whatever it
+    has imported.
     """
     if file.startswith(_OURS):
         return "ours"

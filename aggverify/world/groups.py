@@ -1,5 +1,6 @@
-"""A control group for the launcher and all below it, where the user may make one: the kernel holds
-what the launcher, which counts now and then, would see too late.
+"""A control group for the launcher and all below it, where the user may make one.
+
+The kernel holds what the launcher, which counts now and then, would see too late.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Group:
     folders: tuple[Path, ...]
 
     def entering(self, command: list[str]) -> list[str]:
-        """The command, which first enters it."""
+        """Return the command preceded by what has it enter the group first."""
         return ["sh", "-c", _ENTER, "sh", " ".join(map(str, self.folders)), *command]
 
     def holds(self, pid: int) -> bool:
@@ -67,8 +68,9 @@ def _is_left(folder: Path) -> bool:
 
 
 def made(processes: int, most: int) -> Group | None:
-    """One with room for so many processes and threads, and so many bytes; None where none can be
-    made, as for most users.
+    """Make a group with room for so many processes and threads, and so many bytes.
+
+    None where none can be made, as for most users.
     """
     folders: dict[Path, None] = {}
     name = f"{_NAME}-{_maker(os.getpid())}-{uuid.uuid4().hex}"
@@ -87,16 +89,19 @@ def made(processes: int, most: int) -> Group | None:
 
 
 def _maker(pid: int) -> str:
-    """A process as part of a folder's name: pid namespace, pid and start time; unique on a
-    machine, where a pid alone is given again.
+    """Return a process as part of a folder's name: pid namespace, pid and start time.
+
+    That is unique on a machine, where a pid alone is given again.
     """
     namespace = Path("/proc/self/ns/pid").stat().st_ino
     return f"{namespace}-{pid}-{linux.started(pid)}"
 
 
 def _sweep(around: Path) -> None:
-    """Remove what makers have left behind who were killed. A maker that runs may be about to have
-    its launcher enter an empty group: that one stays, as do those of other pid namespaces.
+    """Remove what makers have left behind who were killed.
+
+    A maker that runs may be about to have its launcher enter an empty group: that one stays, as do
+    those of other pid namespaces.
     """
     own = str(Path("/proc/self/ns/pid").stat().st_ino)
     for old in around.glob(f"{_NAME}-*"):

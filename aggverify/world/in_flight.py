@@ -58,14 +58,14 @@ class Flight:
         return min(MAX_FRAME, answers.SMALL + sum(each))
 
     def frame(self) -> bytes:
-        """What is sent to every rank."""
+        """Return what is sent to every rank."""
         if len(self.tasks) == 1:
             return frame(b'{"job":' + self.tasks[0].text + b"}")
         return frame(b'{"jobs":[' + b",".join(task.text for task in self.tasks) + b"]}")
 
 
 def next_flight(waiting: deque[Task], most: int) -> Flight:
-    """The next task, with those behind it that may share its dispatch."""
+    """Take the next task, with those behind it that may share its dispatch."""
     tasks = [waiting.popleft()]
     size = len(tasks[0].text)
     while waiting and len(tasks) < most and tasks[0].shares and waiting[0].shares:

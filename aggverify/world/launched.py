@@ -51,8 +51,9 @@ def become(
 
 
 def _environment(place: RankPlace) -> dict[str, str]:
-    """What torchrun sets, and no threads but torch's own choice. The hash seed is another one in
-    each rank, and the same one tomorrow.
+    """Return the environment of a rank: what torchrun sets, and no threads but torch's own choice.
+
+    The hash seed is another one in each rank, and the same one tomorrow.
     """
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
     number, size = str(place.rank), str(place.size)

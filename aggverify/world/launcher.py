@@ -227,7 +227,7 @@ class ForkServer:
     def _heard(
         self, opened: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
-        """The process's message, once all of it has arrived; the code under test is in it."""
+        """Return the message of a process with the code under test in it, once all has arrived."""
         try:
             data = opened.connection.recv(1 << 18)
         except OSError:
@@ -270,7 +270,7 @@ class ForkServer:
         return header
 
     def excess(self, pid: int) -> ResourceOveruse:
-        """What a template was ended for."""
+        """Return what a template was ended for."""
         self._exit_status(pid)
         return self._excesses.pop(pid)
 
@@ -352,7 +352,7 @@ class LocalLauncher:
         self._closed = False
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
-        """A template process whose handler is constructed."""
+        """Open a template process and return it once its handler is constructed."""
         return self._current().open(request, options)
 
     def require(self, backend: Backend) -> int:
@@ -368,7 +368,7 @@ class LocalLauncher:
         return self._fork_server
 
     def excess(self, opened: LocalTemplate) -> ResourceOveruse:
-        """What a template was ended for."""
+        """Return what a template was ended for."""
         if opened.launched_by == self._fork_server.mark:
             with contextlib.suppress(PoolError):  # the launcher is gone as well: it is not known
                 return self._fork_server.excess(opened.number)

@@ -1,5 +1,7 @@
-"""Where worlds of ranks come from: a process on this machine (``launcher``), or one for each rank,
-on as many machines as one likes (``cluster``).
+"""Where worlds of ranks come from.
+
+That is a process on this machine (``launcher``), or one for each rank, on as many machines as one
+likes (``cluster``).
 """
 
 from __future__ import annotations
@@ -86,17 +88,18 @@ class Launcher(Protocol):
         ...
 
     def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:
-        """A handler constructed."""
+        """Construct a handler."""
         ...
 
     def require(self, backend: Backend) -> int:
-        """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
-        by this backend.
+        """Return how many devices of its kind there are.
+
+        Raises PoolError, with the reason, where ranks cannot be joined by this backend.
         """
         ...
 
     def excess(self, source: Any) -> ResourceOveruse:
-        """What a source was ended for."""
+        """Return what a source was ended for."""
         ...
 
     def kill(self, source: Any) -> None:

@@ -97,7 +97,7 @@ class CapturedOutput:
 
 
 def output_pipe() -> tuple[CapturedOutput, int]:
-    """The parent's reading end, and the descriptor to hand to a child."""
+    """Return the parent's reading end, and the descriptor to hand to a child."""
     read, write = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(read, False)
     with contextlib.suppress(OSError):  # what prints by the megabyte waits less often
@@ -201,7 +201,10 @@ class Link:
 
 
 def open_link(rank: int) -> tuple[Link, tuple[int, int, int]]:
-    """A new link, and the rank's descriptors: connection, output, recorder. OSError leaves none."""
+    """Open a link; return it with the rank's descriptors: connection, output, recorder.
+
+    OSError leaves none open.
+    """
     with contextlib.ExitStack() as undo:
         ours, theirs = map(undo.enter_context, socket.socketpair())
         ours.setblocking(False)

@@ -93,7 +93,7 @@ def _kernel_lists_children() -> bool:
 
 
 def _listed(pid: int, tasks: Iterable[str]) -> list[int] | None:
-    """The children that the kernel lists for these threads, ``None`` where one of them ends."""
+    """Return the children that the kernel lists for these threads, None where one of them ends."""
     found: list[int] = []
     try:
         for task in tasks:
@@ -110,8 +110,9 @@ NO_PROCESS = 1 << 22
 
 
 def child(of: int, number: int) -> int:
-    """The child of a process that calls itself by this number, which is another one in its own
-    namespace; ``NO_PROCESS`` where there is none.
+    """Return the child of a process that calls itself by this number.
+
+    The number is another one in the child's own namespace; ``NO_PROCESS`` where there is none.
     """
     every = sorted(children(of), key=lambda pid: pid != number)
     return next((pid for pid in every if _own_number(pid) == number), NO_PROCESS)
@@ -154,7 +155,7 @@ def _of_all(place: int, number: int) -> list[int]:
 
 
 def descendants(pid: int, most: int = sys.maxsize) -> list[int]:
-    """Processes below one, zombies included; about ``most`` of them at most."""
+    """Return the processes below one, zombies included; about ``most`` of them at most."""
     found: list[int] = []
     for member in chain([pid], found):
         found += children(member)
@@ -164,7 +165,7 @@ def descendants(pid: int, most: int = sys.maxsize) -> list[int]:
 
 
 def in_group(group: int) -> list[int]:
-    """Processes of a process group, zombies included."""
+    """Return the processes of a process group, zombies included."""
     return _of_all(_GROUP, group)
 
 
@@ -187,7 +188,7 @@ def end_tree(pid: int) -> None:
 
 
 def _groups(pids: Iterable[int]) -> set[int]:
-    """The process groups of these, of which some may be gone."""
+    """Return the process groups of these, of which some may be gone."""
     found = set()
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -201,8 +202,10 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def signal_main_thread(pid: int, number: int) -> None:
-    """As os.kill, which gives it to any thread: of a process that was stopped, to the first that
-    goes on, and the others run meanwhile. Raises OSError.
+    """Send a signal to the main thread; raises OSError.
+
+    os.kill gives it to any thread: of a process that was stopped, to the first that goes on, and
+    the others run meanwhile.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "tgkill"):  # before glibc 2.30

@@ -64,8 +64,9 @@ class LocalTemplate:
         ranks: Sequence[int] | None = None,
         meeting: Rendezvous | None = None,
     ) -> list[Link]:
-        """Have the ranks of a world forked, all or these of them; raises NoRoom, and OSError where
-        this is gone. ``meeting``: where they meet others.
+        """Have the ranks of a world forked, all or these of them.
+
+        Raises NoRoom, and OSError where this is gone. ``meeting``: where they meet others.
         """
         mine = range(key.size) if ranks is None else ranks
         links: list[Link] = []

@@ -1,5 +1,6 @@
-"""The kernel's own account of memory: how much there is, how much is a process's own, and how
-often one of ours was ended for lack of it.
+"""The kernel's own account of memory.
+
+How much there is, how much is a process's own, and how often one of ours was ended for lack of it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ _ROOT = Path("/")
 
 
 def oom_kills(root: Path = _ROOT) -> tuple[str, int] | None:
-    """The file that counts them, and the number; None where none can be read.
+    """Return the file that counts processes ended for lack of memory, and the number.
 
-    Of this process's control group (version 2, then 1), else of the whole machine.
+    Of this process's control group (version 2, then 1), else of the whole machine; None where none
+    can be read.
     """
     for file in _files(root):
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -44,8 +46,9 @@ def _either(mount: Path, path: str, name: str) -> Iterator[Path]:
 
 
 def groups(root: Path = _ROOT) -> dict[str, Path]:
-    """The folder of this process's control group for each controller (version 1), or for "" the
-    one for all (version 2); those that can be seen.
+    """Return the folder of this process's control group for each controller (version 1).
+
+    For "" it is the one for all (version 2). Those that cannot be seen are left out.
     """
     found: dict[str, Path] = {}
     mount = root / "sys/fs/cgroup"
@@ -77,8 +80,9 @@ def free(root: Path = _ROOT) -> int:
 
 
 class Own(NamedTuple):
-    """What a process has: its own bytes and bytes it shares, which are no file's, and threads;
-    nothing once it is gone.
+    """What a process has; nothing once it is gone.
+
+    That is its own bytes and bytes it shares, which are no file's, and threads.
     """
 
     anonymous: int = 0
@@ -97,8 +101,10 @@ def own(pid: int) -> Own:
 
 
 def in_files(pids: Iterable[int]) -> int:
-    """Bytes in files that exist in memory only and that these processes hold open (memfd), each
-    once: pages that were written and never mapped are no process's own.
+    """Return the bytes in files in memory (memfd) that these processes hold open.
+
+    The files exist there only, and each counts once: pages that were written and never mapped are
+    no process's own.
     """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
@@ -123,7 +129,7 @@ class OomWatch:
         self._before = oom_kills()
 
     def kernel_report(self) -> str:
-        """The kernel's words, "" for none."""
+        """Return the kernel's words, "" for none."""
         now = oom_kills()
         if now is None or self._before is None or now[1] <= self._before[1]:
             return ""

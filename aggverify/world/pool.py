@@ -86,9 +86,10 @@ class Pool:
         return template
 
     def joined_by(self, name: str, ranks: int, *, far: bool = False) -> Backend:
-        """The backend of that name, or the first of those that so many ranks can have here for
-        ``auto``; raises InputError, and PoolError where it cannot be had. ``far``: not on
-        processors.
+        """Return the backend of that name.
+
+        For ``auto`` it is the first that so many ranks can have here. Raises InputError, and
+        PoolError where it cannot be had. ``far``: not on processors.
         """
         if name != AUTO:
             chosen = backend(name)

@@ -60,7 +60,7 @@ def finished(
 
 
 def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
-    """The outcomes of jobs that shared a dispatch; None for all when anything is wrong with it.
+    """Return the outcomes of jobs that shared a dispatch; None for all if anything is wrong.
 
     Also when state was altered: by which of them, and what it did to the others, is not known.
     """
@@ -73,7 +73,7 @@ def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
 
 
 def _parts(reply: Reply) -> list[Reply]:
-    """The replies that a rank has put into one; none if it has not."""
+    """Return the replies that a rank has put into one; none if it has not."""
     each: Any = reply.data.get("parts")
     sizes: Any = reply.data.get("sizes")
     if not (_all(dict, each) and _all(int, sizes) and len(each) == len(sizes)):
@@ -151,7 +151,7 @@ class Postmortem:
         return {rank for rank, names in self._changes.items() if PROCESS_GROUP in names}
 
     def raised(self) -> Fault:
-        """Some ranks raised, the others have answered or wait."""
+        """Return the fault where some ranks raised, and the others have answered or wait."""
         if self._left and not self._left & self._errors.keys():
             return self._fault("exception", min(self._left), _destroyed(min(self._left)))
         # What failed before the code under test was called is the cause of what failed in it.
@@ -175,8 +175,9 @@ class Postmortem:
 
     @property
     def asleep(self) -> list[int]:
-        """Ranks that have not answered and are in no collective, while what the others have done
-        is no evidence against it.
+        """Ranks that have not answered and are in no collective.
+
+        There are none where what the others have done is evidence against it.
         """
         if self._left or disagreement(self._traces) is not None:
             return []
@@ -218,18 +219,18 @@ class Postmortem:
         return self._fault("diverged", rank, message, stacks=stacks)
 
     def runaway(self, rank: int, seconds: float) -> Fault:
-        """A rank has used up its processor time."""
+        """Return the fault of a rank that has used up its processor time."""
         message = f"rank {rank} did not finish within {seconds:g} s of processor time"
         first = self._number == 0
         return self._fault("runaway", rank, message, stacks=self._stacks(), first=first)
 
     def prints(self, rank: int, most: int) -> Fault:
-        """A rank has written more than it may."""
+        """Return the fault of a rank that has written more than it may."""
         message = f"rank {rank} {printed(most)}"
         return self._fault("runaway", rank, message, stacks=self._stacks())
 
     def died(self, rank: int, out_of_memory: str) -> Fault:
-        """A rank is gone without an answer."""
+        """Return the fault of a rank that is gone without an answer."""
         link = self._links[rank]
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT and rank not in self._own:
@@ -294,8 +295,9 @@ class Postmortem:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at its own work, on the rank at fault or on one that the
-        others wait for.
+        """Whether the handler was at its own work.
+
+        It was there on the rank at fault or on one that the others wait for.
         """
         if kind in ("exception", "died"):
             return rank in self._own

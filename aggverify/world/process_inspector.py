@@ -1,5 +1,6 @@
-"""Where the processes of ranks are seen and signalled: on this machine, or on several
-(``cluster``).
+"""Where the processes of ranks are seen and signalled.
+
+That is on this machine, or on several (``cluster``).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ProcessInspector(Protocol):
         ...
 
     def child(self, rank: int, number: int) -> int:
-        """The rank that calls itself by this number, ``linux.NOBODY`` where there is none."""
+        """Return the rank that calls itself by this number, or ``linux.NO_PROCESS``."""
         ...
 
     def wake(self) -> None:

@@ -18,8 +18,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What /proc shows of a thread: state, how often it was switched to, seconds it had a processor
-    and seconds it was runnable, running or waiting for one.
+    """What /proc shows of a thread.
+
+    That is its state, how often it was switched to, seconds it had a processor and seconds it was
+    runnable, running or waiting for one.
 
     ``ticks``: whether it wakes by itself, however long nothing happens.
     """
@@ -127,7 +129,7 @@ def _threads(pid: int, ticking: Set[bytes]) -> list[Thread]:
 
 
 def _scheduled(folder: str) -> tuple[int, float, float]:
-    """(times switched to, seconds on a processor, seconds runnable) of a thread."""
+    """Return (times switched to, seconds on a processor, seconds runnable) of a thread."""
     try:
         used, waited, switched = map(int, _read(f"{folder}/schedstat").split())
         return switched, used / 1e9, (used + waited) / 1e9
@@ -149,9 +151,10 @@ def _load() -> float:
 
 
 def contention(pids: Iterable[int]) -> float:
-    """How many times longer than alone on the machine the first threads of these processes, and of
-    this one, take: the time that they wait for a processor counts as well. 1.0 where the kernel
-    does not show it.
+    """Return how many times longer than alone on the machine these processes and this one take.
+
+    That is of their first threads; the time that they wait for a processor counts as well. 1.0
+    where the kernel does not show it.
     """
     total = ran = 0.0
     for pid in (os.getpid(), *pids):

@@ -48,7 +48,7 @@ class Handed:
 
 
 def construct(request: dict[str, Any]) -> Any:
-    """The handler named ``module:Class``, constructed with the setup."""
+    """Construct the handler named ``module:Class`` with the setup."""
     module, _, name = request["handler"].partition(":")
     return getattr(importlib.import_module(module), name)(request["setup"])
 
@@ -98,7 +98,10 @@ def _settle(place: RankPlace, backend: Backend, device: Device, handed: Handed) 
 
 
 def seed_generators() -> None:
-    """The same random numbers everywhere. Done in the template too: what it imports is shared."""
+    """Seed the same random numbers everywhere.
+
+    Done in the template too: what it imports is shared.
+    """
     random.seed(0)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(0)
@@ -222,7 +225,7 @@ class _Loop:
         return False
 
     def _prepare(self, jobs: Sequence[dict[str, Any]]) -> None:
-        """What the handler has to do first, seen by the parent and with its own evidence."""
+        """Do what the handler has to do first, seen by the parent and with its own evidence."""
         prepare = self._preparation(jobs)
         if prepare is None:
             return

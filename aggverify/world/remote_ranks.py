@@ -30,7 +30,7 @@ class NodeAgents(Protocol):
         """Each its own request; their answers."""
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
-        """What needs no answer."""
+        """Send what needs no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class RemoteLink(Link):
 
 
 def sent(seen: Any) -> Any:
-    """What a host answers of what it has seen."""
+    """Return what a host answers of what it has seen."""
     if not isinstance(seen, Look):
         return seen
     threads = [(t.number, t.state.decode(), *astuple(t)[2:]) for t in seen.threads]

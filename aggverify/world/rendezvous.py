@@ -1,5 +1,6 @@
-"""Which of the processes that torchrun or srun has started this one is, where their store is, and
-by which network interface their ranks talk.
+"""Which of the processes that torchrun or srun has started this one is.
+
+Also where their store is, and by which network interface their ranks talk.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RankInfo:
         return f"aggverify/{self.restarts}"
 
     def store(self) -> Any:
-        """A connection to it."""
+        """Connect to the store."""
         from torch._C._distributed_c10d import TCPStore
 
         return TCPStore(
@@ -61,8 +62,9 @@ class RankInfo:
 
 
 def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
-    """Of this process, None where no launcher has started several; raises InputError where it is
-    not declared where their store is.
+    """Return the place of this process, None where no launcher has started several.
+
+    Raises InputError where it is not declared where their store is.
     """
     names = _TORCHRUN if "TORCHELASTIC_RUN_ID" in environment else _SRUN
     number, size = (environment.get(names[key], "") for key in ("number", "size"))
@@ -100,7 +102,7 @@ class Rendezvous(NamedTuple):
     interface: str
 
     def joined(self) -> Any:
-        """A store of theirs alone; the backend is bound to the interface."""
+        """Connect to a store of theirs alone; the backend is bound to the interface."""
         from torch._C._distributed_c10d import PrefixStore
 
         os.environ[_INTERFACE] = self.interface
@@ -108,14 +110,16 @@ class Rendezvous(NamedTuple):
 
 
 def machine() -> str:
-    """The same text for those that can talk over one loopback interface."""
+    """Return a text that is the same for those that can talk over one loopback interface."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/net')}"  # noqa: PTH115
 
 
 def interface(seat: RankInfo) -> str:
-    """By which other machines reach this one: what the backend is configured to use, else the one
-    that leads to the store; "" where that is the loopback interface.
+    """Return the network interface by which other machines reach this one.
+
+    It is what the backend is configured to use, else the one that leads to the store; "" where that
+    is the loopback interface.
     """
     if named := os.environ.get(_INTERFACE, ""):
         return named
@@ -129,7 +133,7 @@ def interface(seat: RankInfo) -> str:
 
 
 def unreachable(seat: RankInfo) -> str:
-    """The sentence for a person where there is none."""
+    """Return the sentence for a person where there is no such interface."""
     return (
         f"{seat.address} (MASTER_ADDR) is no address by which other machines reach this one: set "
         f"{_INTERFACE} to the network interface that they share"

@@ -17,8 +17,10 @@ _PART = "aggverify/so-far"
 
 
 class ReplayLog:
-    """The replies of one run. ``known``: how many there were when it was taken up. ``over``:
-    whether an earlier start has come to its end.
+    """The replies of one run.
+
+    ``known``: how many there were when it was taken up. ``over``: whether an earlier start has come
+    to its end.
     """
 
     def __init__(self, store: Any) -> None:
@@ -61,7 +63,7 @@ class ReplayLog:
 
 
 def named(*parts: object) -> str:
-    """The name of a job, by all that its replies depend on."""
+    """Return the name of a job, by all that its replies depend on."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 

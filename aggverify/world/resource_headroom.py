@@ -31,14 +31,14 @@ def ran_out(message: str) -> bool:
 
 
 def _lacking(message: str) -> set[str]:
-    """What it reports to be used up."""
+    """Return what a message reports to be used up."""
     return {
         what for what, messages in _MESSAGES.items() if any(words in message for words in messages)
     }
 
 
 def tight(root: Path = _ROOT) -> tuple[str, ...]:
-    """The limits that may keep ranks from running, in words; none where there is room for all."""
+    """Return the limits that may keep ranks from running, in words; none where all have room."""
     return tuple(text for _, text in _limits(root))
 
 
@@ -67,8 +67,9 @@ class PidsWatch:
         self._before = self._refusals()
 
     def refused(self) -> bool:
-        """Whether it has: a process that was refused may wait for it, or others for that
-        process.
+        """Whether the control group has refused a process or thread.
+
+        A process that was refused may wait for it, or others for that process.
         """
         return self._refusals() > self._before
 
@@ -97,7 +98,7 @@ def _groups(root: Path) -> Iterator[Path]:
 
 
 def without(text: str, why: str | None, root: Path = _ROOT) -> str:
-    """What cannot be done and why, with the limits that may be to blame."""
+    """Return what cannot be done and why, with the limits that may be to blame."""
     lacking = _lacking(why or "") or set(_MESSAGES)
     limits = "; ".join(text for what, text in _limits(root) if what in lacking)
     return f"{text}: {why or 'no room'}" + (f" ({limits})" if limits else "")

@@ -1,5 +1,7 @@
-"""``--sandbox``: the launcher and all below it, made by bubblewrap (``bwrap``), without network
-beyond loopback, home directory, other people's processes and files to write to.
+"""``--sandbox``: the launcher and all below it, made by bubblewrap (``bwrap``).
+
+They are without network beyond loopback, home directory, other people's processes and files to
+write to.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ class Sandbox:
     shown: tuple[Path, ...] = ()
 
     def command(self, inner: Sequence[str], filtered: int, *, follow: bool) -> list[str]:
-        """``inner`` in it, as its first process; raises PoolError where it would show what it is to
-        hide. ``filtered``: the file with the filter. ``follow``: ends with the calling thread.
+        """Return the command that runs ``inner`` in the sandbox, as its first process.
+
+        Raises PoolError where it would show what it is to hide. ``filtered``: the file with the
+        filter. ``follow``: ends with the calling thread.
         """
         return [
             MAKER,
@@ -87,7 +91,7 @@ class Sandbox:
 
 
 def filtered() -> int:
-    """A file with the filter of system calls; raises PoolError where there can be no sandbox."""
+    """Make a file with the system-call filter; raises PoolError where there can be no sandbox."""
     if shutil.which(MAKER) is None:
         raise PoolError(
             "--sandbox needs bubblewrap, and there is no bwrap here: install your system's package "

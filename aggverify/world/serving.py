@@ -308,7 +308,7 @@ class _Serving:
 
 
 def seen(sight: LocalInspector, what: str, more: dict[str, Any]) -> Any:
-    """What is seen of the rank, as it is sent."""
+    """Look at the rank, and return what is seen of it as it is sent."""
     if "ticking" in more:
         more["ticking"] = {name.encode() for name in more["ticking"]}
     return sent(getattr(sight, what)(**more))

@@ -20,8 +20,10 @@ _PAUSE = 0.003
 
 
 def ask(pid: int, *, wake: bool) -> None:
-    """Have a process write them; ``wake``: one that was stopped could not, and goes on, its main
-    thread with this before anything else.
+    """Have a process write its stacks.
+
+    ``wake``: one that was stopped could not, and goes on, its main thread with this before anything
+    else.
     """
     with contextlib.suppress(OSError):
         if wake:
@@ -62,7 +64,7 @@ _FATAL = "Fatal Python error: "
 
 
 def parse(dump: str) -> tuple[str, tuple[Stack, ...]]:
-    """A dump's fatal error, "" for none, and its threads with their frames, innermost first."""
+    """Return a dump's fatal error, "" for none, and its threads with frames, innermost first."""
     crash, thread = "", ""
     threads: dict[str, list[Frame]] = {}
     for line in dump.splitlines():

@@ -152,13 +152,13 @@ def _set_autocast(on: bool) -> None:
 
 
 def random_bytes(state: Any) -> bytes:
-    """The state of one of torch's generators, to be compared."""
+    """Return the state of one of torch's generators as bytes, to be compared."""
     raw: bytes = state.numpy().tobytes()
     return raw
 
 
 def random_state(raw: bytes) -> Any:
-    """The tensor a generator takes, from its bytes."""
+    """Return the tensor that a generator takes, from its bytes."""
     import torch
 
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
@@ -227,7 +227,7 @@ def _random_aspect() -> Aspect:
 
 
 def setter(owner: Any, name: str) -> Undo:
-    """Sets an attribute to what was expected."""
+    """Return a function that sets an attribute to what was expected."""
     return lambda expected: setattr(owner, name, expected)
 
 

@@ -27,7 +27,7 @@ _FAMILIES = (17, 38, 40)
 
 
 def program() -> int:
-    """An open file in memory that has it; raises PoolError where it cannot be made."""
+    """Make an open file in memory that holds the program; raises PoolError where that fails."""
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError, OSError) as error:  # the library below it may be missing

@@ -102,7 +102,7 @@ class FallbackImport:
         return False
 
     def next(self, waiting: Sequence[Task]) -> list[Task]:
-        """What those ranks are to do, of what is still to be done."""
+        """Return what those ranks are to do, of what is still to be done."""
         self.settled = True
         if not self._doubted:
             found, self._held = [*self._held, *waiting], []
@@ -209,8 +209,9 @@ class Template:
     def sibling(
         self, setup: Mapping[str, Any], more: Mapping[str, Any], *, launched: bool = False
     ) -> Template | TemplateFailure:
-        """Another one of the same handler with more in its setup, and under other options; it ends
-        with this one. ``launched``: its ranks are started, not forked.
+        """Open another one of the same handler with more in its setup, and under other options.
+
+        It ends with this one. ``launched``: its ranks are started, not forked.
         """
         options = replace(self._options, **more)
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
@@ -289,7 +290,7 @@ class Template:
         return opened
 
     def _lost(self, old: Dispatcher) -> None:
-        """The template process is gone, its ranks with it: go on in a new one."""
+        """Go on in a new template process: the old one is gone, its ranks with it."""
         opened = self._opened
         excess = NO_EXCESS if opened is None else self._launcher.excess(opened)
         waiting = old.salvage(excess)
@@ -309,7 +310,7 @@ class Template:
         return True
 
     def _believed(self, task: Task) -> Task:
-        """The task, which delivers an outcome that is beyond doubt."""
+        """Return the task, which now delivers only an outcome that is beyond doubt."""
         delivers = task.deliver
 
         def deliver(outcome: Outcome) -> None:
@@ -323,7 +324,7 @@ class Template:
         return task
 
     def _name(self, task: Task) -> str:
-        """What a replay log knows a job by."""
+        """Return what a replay log knows a job by."""
         if not self._digest:
             about = {**self._request, "paths": [], "description": self.description}
             self._digest = named(wire.text(about))

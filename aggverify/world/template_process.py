@@ -49,7 +49,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
 
 
 def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
-    """The handler, or None in its place when each rank shall import for itself."""
+    """Return the handler, or None in its place when each rank shall import for itself."""
     if request["late"]:
         wire.send(connection, {"description": {}, "threads": "none", "cuda": False})
         return (None,)
@@ -80,8 +80,9 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
 
 
 class _ChildSignal:
-    """What the import does on SIGCHLD: ignoring it has the kernel reap our ranks, and so may a
-    handler. Set aside here, and given back to ranks.
+    """What the import does on SIGCHLD, set aside here and given back to ranks.
+
+    Ignoring it has the kernel reap our ranks, and so may a handler.
     """
 
     def __init__(self) -> None:
@@ -207,7 +208,7 @@ class _Template:
     def _as_rank(
         self, place: RankPlace, joined_by: Backend, handed: rank.Handed
     ) -> Callable[[], None]:
-        """What a fork does to be that rank."""
+        """Return what a fork does to be that rank."""
         if self._request.get("launched"):
             return functools.partial(launched.become, place, joined_by.name, handed, self._request)
         return functools.partial(rank.live, place, joined_by, handed, self._make_handler)

@@ -22,7 +22,7 @@ _MOST_LOOKS = 60
 
 
 def left_over() -> Threads:
-    """What threads there are besides the one that asks; those of Python's count as at work."""
+    """Return what threads there are besides the asking one; those of Python's count as at work."""
     if not _others():
         return "none"
     if threading.active_count() > 1 or len(sys._current_frames()) > 1:

@@ -74,8 +74,9 @@ class Tracer:
             self.recorder.leave()
 
     def own(self, *, begins: bool) -> None:
-        """Note that work of the handler's own begins or ends: what fails in it is no fault of the
-        code under test.
+        """Note that work of the handler's own begins or ends.
+
+        What fails in it is no fault of the code under test.
         """
         if self.recorder is not None:
             self.recorder.own(begins=begins)
@@ -296,7 +297,7 @@ class _Functional:
 
 
 def _group_of(given: Sequence[Any]) -> Any:
-    """The group that an operator is given, itself or by its name, as its last text."""
+    """Return the group that an operator is given, itself or by its name, as its last text."""
     from torch.distributed import distributed_c10d as c10d
 
     for each in reversed(given):

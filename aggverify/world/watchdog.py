@@ -44,8 +44,9 @@ def _looks_needed(load: float) -> float:
 
 @dataclass(slots=True)
 class _Ticks:
-    """Looks over some time in which nothing is switched to but threads that wake by themselves, to
-    distinguish their waking from their work.
+    """Looks over some time in which only threads that wake by themselves are switched to.
+
+    They serve to distinguish the waking of those threads from their work.
     """
 
     first: Look | None = None
@@ -118,7 +119,7 @@ class Watchdog:
     _roots: dict[int, int] = field(default_factory=dict)
 
     def progress(self, now: float) -> None:
-        """The world got further."""
+        """Note that the world got further."""
         self.since = now
         self.next_look = now + self.patience
         self._quiet = 0
@@ -128,7 +129,7 @@ class Watchdog:
         self._roots.clear()
 
     def stirred(self, *, held_up: bool) -> None:
-        """The world showed a sign of life, without getting any further: printed something.
+        """Note a sign of life that is no progress: the world printed, or sent part of an answer.
 
         ``held_up``: so much of it that a rank may have slept only until it was read.
         """

@@ -23,7 +23,7 @@ class WireError(Exception):
 
 
 def encode(header: Any, blob: bytes = b"") -> bytes:
-    """The bytes of one frame; raises TypeError or ValueError when the header is not JSON-able."""
+    """Encode one frame; raises TypeError or ValueError when the header is not JSON-able."""
     return frame(text(header), blob)
 
 
@@ -33,7 +33,7 @@ def text(header: Any) -> bytes:
 
 
 def frame(text: bytes, blob: bytes = b"") -> bytes:
-    """The bytes of one frame whose header is JSON text already; raises ValueError if too long."""
+    """Encode one frame whose header is JSON text already; raises ValueError if too long."""
     check_size(len(text) + len(blob))
     return _PREFIX.pack(len(text), len(blob)) + text + blob
 

@@ -129,9 +129,10 @@ class World:
             link.write()
 
     def advance(self, now: float) -> list[tuple[Task, Outcome]]:
-        """Outcomes that are certain: of dispatches with nothing odd about them, and of a job that
-        was in flight by itself. About anything else the world is ``broken``, nothing more is
-        reported.
+        """Return the outcomes that are certain by now.
+
+        Those are of dispatches with nothing odd about them, and of a job that was in flight by
+        itself. About anything else the world is ``broken``, and nothing more is reported.
         """
         if not self.ready:
             self._start(now)
@@ -152,7 +153,7 @@ class World:
         return len(self.flying) == 1 and len(self.flying[0].tasks) == 1
 
     def _finished(self) -> list[tuple[Task, Outcome]]:
-        """The outcomes of the first dispatch, which every rank has answered."""
+        """Return the outcomes of the first dispatch, which every rank has answered."""
         frames = [link.replies[0] for link in self.links]
         outcome, usable = postmortem.finished(frames, self.links, self.done, self._room, self.sight)
         count = len(self.flying[0].tasks)
@@ -190,8 +191,10 @@ class World:
         return None
 
     def _left_alone(self, unanswered: Sequence[Link]) -> bool:
-        """Whether a rank has raised before the code under test was called, and the others are in
-        collectives, where they may wait in ways that take long to be distinguished from work.
+        """Whether a rank has failed early, and all others without an answer are in collectives.
+
+        Early is before the code under test was called. In collectives ranks may wait in ways that
+        take long to be distinguished from work.
         """
         failed = any(
             "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
@@ -271,8 +274,10 @@ class World:
         return self._scene().blocked()
 
     def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
-        """Whether ranks that do nothing do so for good. One asleep outside any collective may wake
-        by itself: it is looked at again after a while, unless others have slept there for good.
+        """Whether ranks that do nothing do so for good.
+
+        One asleep outside any collective may wake by itself: it is looked at again after a while,
+        unless others have slept there for good.
         """
         if not scene.asleep:
             return True
@@ -321,8 +326,9 @@ class World:
         self._fail(Fault("blocked", late, text, len(self.links), is_internal=ours))
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
-        """Whether all that are not ready have slept for good: backends that are refused a thread
-        may wait for it for ever.
+        """Whether all that are not ready have slept for good.
+
+        Backends that are refused a thread may wait for it for ever.
         """
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]

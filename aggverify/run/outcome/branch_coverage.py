@@ -46,7 +46,7 @@ class BranchCoverage:
                 self.outcomes[outcome] = self.outcomes.get(outcome, 0) | these
 
     def on(self, kind: str) -> set[int]:
-        """Return the lines that ran on such a case."""
+        """Return the lines that ran on a case of this kind."""
         return _on(self.lines, kind)
 
     def weaknesses(
@@ -157,6 +157,6 @@ def _line_text(left: Sequence[int], lines: Sequence[int]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Return the first of them."""
+    """Return the first parts as text, and how many more there are."""
     more = [f"and {len(parts) - MOST} more"] if len(parts) > MOST else []
     return "; ".join([*parts[:MOST], *more])

@@ -76,7 +76,10 @@ def _not_judged(entry: PlannedCheck, why: str) -> PlannedCheck:
 
 
 def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
-    """Return what the candidate computes in; it can come out on any case."""
+    """Return the lowest precision that the candidate is known to compute in.
+
+    It can come out on any case.
+    """
     known = {outcome.entry.subject.computes_in for outcome in earlier}
     return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 

@@ -114,7 +114,7 @@ class RunStatistics:
 
 
 def _power_of_4(tokens: int) -> int:
-    """Return the smallest that is not less."""
+    """Return the smallest power of 4 that is not less."""
     size = 1
     while size < tokens:
         size *= 4

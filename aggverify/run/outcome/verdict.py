@@ -114,7 +114,7 @@ class ReportedFinding:
 
 
 def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
-    """Return the same once all are known: one diagnosis for all whose weights one formula gives."""
+    """Return all reports, with one diagnosis for those whose weights one formula gives."""
     found = merge_diagnoses([(report.finding, report.diagnosis) for report in reports])
     pairs = zip(reports, found, strict=True)
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
@@ -205,7 +205,7 @@ class RunVerdict:
         return Exit.CONFORMS
 
     def accepting(self, waivers: Iterable[model.Waiver]) -> RunVerdict:
-        """Return the verdict with these applied: what is accepted is shown, and fails nothing.
+        """Return the verdict with waivers applied: what is accepted is shown, and fails nothing.
 
         Of a baseline's, those that are about its subject.
         """
@@ -347,7 +347,7 @@ def covered(
 
 
 def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.Waiver:
-    """Return the waiver with how many of these it covers."""
+    """Return the waiver with how many of these findings it covers."""
     exact, like = covered(waiver, reports)
     ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
     return structs.replace(waiver, findings=len(exact), ambiguous=ambiguous)
@@ -361,7 +361,7 @@ def _has_unmatched(verdicts: Sequence[RunVerdict]) -> bool:
 
 
 def why(stop: BaseException) -> Incomplete:
-    """Return what a verdict is called that this has ended."""
+    """Return the reason why a verdict that this has ended is incomplete."""
     if isinstance(stop, KeyboardInterrupt):
         return Incomplete.INTERRUPTED
     return Incomplete.OUT_OF_TIME if isinstance(stop, OutOfTime | TooLate) else Incomplete.STOPPED

@@ -211,7 +211,7 @@ def _nothing_found(
 
 
 def nearest(offers: Sequence[Offer]) -> Offer | None:
-    """Return what an adapter is written for: a method where it fits no function."""
+    """Return the offer that an adapter is written for: a method where it fits no function."""
     return best([o for o in offers if not o.owner]) or best([o for o in offers if o.owner])
 
 

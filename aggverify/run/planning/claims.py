@@ -132,7 +132,7 @@ def subjects(
 
 
 def _notes(subject: Subject) -> tuple[str, ...]:
-    """Return notes of its convention."""
+    """Return the notes of the subject's convention."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
         shared = EXPERTS in subject.features
         return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))

@@ -81,7 +81,7 @@ def _communicates(subject: Subject, executor: Executor) -> bool:
 
 
 def compiling(subject: Subject) -> Subject:
-    """Return the subject with a word on how compiled code was run, if it has any."""
+    """Return the subject with a note on how compiled code was run, if it has any."""
     if not subject.found.compiles:
         return subject
     if subject.claim.compiled:
@@ -93,7 +93,7 @@ def compiling(subject: Subject) -> Subject:
 
 
 def identified(subject: Subject, executor: Executor) -> Subject:
-    """Return the subject with its recognised mode, if one was neither claimed nor is unknown.
+    """Return the subject with the mode that it is seen to have, where none was claimed.
 
     Where no option names an engine, every other one is tried after the convention's default.
     """

@@ -53,7 +53,7 @@ def canonical(
 
 
 def _known(name: str) -> str | None:
-    """Return what it means to all, None for nothing."""
+    """Return the mode that the name means to all, None where it means nothing."""
     try:
         meaning = translated(name).mode
         return meaning if meaning == LEGACY.name else mode(meaning).name

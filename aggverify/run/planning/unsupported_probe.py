@@ -50,7 +50,7 @@ def asked_first() -> tuple[Case, ...]:
 
 
 def settled(subject: Subject, executor: Executor) -> Subject:
-    """Return the subject, and what it refuses: every check is judged on the rest."""
+    """Return the subject with what it refuses: every check is judged on the rest."""
     space = spread(subject, min_units=1)
     cases = [case for case in asked_first() if case in space]
     known = dict(zip(cases, executor.run(subject, cases), strict=True))
@@ -79,7 +79,10 @@ def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
 def _declined(
     dimension: Dimension, known: Mapping[Case, Execution]
 ) -> tuple[Refused, set[Case]] | None:
-    """Return what is refused of it, and the cases that were, if all beyond one of its sizes are."""
+    """Return what is refused of a dimension, and the cases that were.
+
+    None unless all beyond one of its sizes are refused, and enough steps among them.
+    """
     sizes = {case: dimension.size(case) for case in known}
     for beyond in range(1, max(sizes.values(), default=1)):
         cases = {case for case, size in sizes.items() if size > beyond}

@@ -206,7 +206,7 @@ def _nonlinear(
 
 
 def _of_one_step(subject: Subject) -> list[Case]:
-    """Return steps that are laid out in several ways each."""
+    """Return cases of two steps, each laid out in several ways."""
     space = spread(subject, min_units=1)
     kind = space.cp_kinds[0] if space.cp_kinds else "zigzag"
     found = []

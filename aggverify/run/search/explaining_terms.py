@@ -23,7 +23,7 @@ from aggverify.steps.case import Case
 def explain_term(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Return what its weights are off by, or are instead, in units of the coefficient.
+    """Return what the term's weights are off by, or are instead, in units of the coefficient.
 
     That is the term's weight in a step of one token. ``own``: cases of the check that made the
     finding.

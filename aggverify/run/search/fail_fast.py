@@ -27,7 +27,7 @@ def first_failure(
     statistics: RunStatistics,
     deadline: Deadline,
 ) -> Finding | None:
-    """Return the first finding on the first cases of each entry that comes back in fresh ranks.
+    """Return the first finding on the first cases of each entry, if it comes back in fresh ranks.
 
     None where nothing is found, and where ranks do not get through or report something else the
     next time, which the checks look into.

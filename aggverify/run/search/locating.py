@@ -53,7 +53,7 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
 
 
 def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
-    """Return what each of them ran as it was laid out, and whether it shows this finding.
+    """Return what each case ran as it was laid out, and whether it shows this finding.
 
     One that shows another is left out, and one without a result.
     """

@@ -55,7 +55,7 @@ def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Find
 def _first(
     wanted: Finding, cases: Sequence[Case], judge: JudgeCases, costly: bool
 ) -> Finding | None:
-    """Return the first of the cases that shows it; few at a time first: most are found at once."""
+    """Return the first case that shows it, tried few at a time first: most are found at once."""
     tried, size = 0, 1
     while tried < len(cases):
         for found in judge(list(cases[tried : tried + size])):

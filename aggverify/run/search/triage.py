@@ -110,7 +110,7 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
 
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
-    """Return what is found on its case in fresh worlds."""
+    """Return what is found on the finding's case in fresh worlds."""
     run.executor.fresh()
     with run.executor.patient():
         return run.judge_again(finding.case)
