@@ -253,9 +253,10 @@ class Executor:
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
         """Return other ranks, which stay: compiled, launched, or under another engine."""
         if where not in self._others:
+            if where == LAUNCHED and (why := resource_headroom.no_memory_to_launch()):
+                raise NotJudged(why)
             setup, more = _SETUPS[where]
-            setup = {**setup, **asked}
-            template = self._template.sibling(setup, more, launched=where == LAUNCHED)
+            template = self._template.sibling({**setup, **asked}, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
                 raise NotJudged(f"cannot be imported {where}: {template.message}")
             self._others[where] = Executor(template)

@@ -65,7 +65,11 @@ def groups(root: Path = _ROOT) -> dict[str, Path]:
 
 
 def free(root: Path = _ROOT) -> int:
-    """Bytes that processes may still take, of the machine and of this process's control group."""
+    """Bytes that processes may still take, of the machine and of this process's control group.
+
+    Pages of files that the kernel can drop count as free, as they do in MemAvailable: a container
+    that has read much would seem to have no memory otherwise.
+    """
     lines = (line.split() for line in (root / "proc/meminfo").read_text().splitlines())
     found = [next(1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:")]
     own = groups(root)
@@ -75,8 +79,18 @@ def free(root: Path = _ROOT) -> int:
     ):
         if folder is not None:
             with contextlib.suppress(OSError, ValueError):  # "max"
-                found.append(int((folder / most).read_text()) - int((folder / now).read_text()))
+                limit, used = (int((folder / file).read_text()) for file in (most, now))
+                found.append(limit - used + _dropped(folder))
     return max(0, min(found))
+
+
+def _dropped(folder: Path) -> int:
+    """Bytes of files that the kernel drops when a control group needs memory."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        found = {words[0].removeprefix("total_"): int(words[1]) for words in lines}
+        return found.get("inactive_file", 0) + found.get("active_file", 0)
+    return 0
 
 
 class Own(NamedTuple):
