@@ -232,7 +232,7 @@ HOSTILE = (
     Attack("says something that is no answer", (1,), acting(FRAME, REACH), DIED),
     Attack("answers without end", (1,), acting(FLOOD, REACH), DIED),
     Attack("answers a byte at a time", (1,), acting(TRICKLE, DROP), f"sleeps or waits|{DIED}"),
-    Attack("cuts off its slate", (1,), acting("cut()", SLATE), DIED),
+    Attack("cuts off its flight recorder", (1,), acting("cut()", SLATE), DIED),
     Attack(
         "answers when imported", (2,), acting("pass", REACH + FRAME), "sent what is no answer"
     ),
