@@ -147,7 +147,7 @@ def by_wave() -> Mapping[str, First]:
 
 def page() -> str:
     first = (HEAD.rstrip("\n"), "", *_first_runs(), *_waves())
-    return "\n".join((*first, *_today(golden()), ALONE.rstrip("\n"), "", *_alone(), ""))
+    return "\n".join((*first, *_today(golden()), *_alone(), ""))
 
 
 def _first_runs() -> Iterator[str]:
@@ -187,9 +187,12 @@ def _today(rows: Mapping[str, Row]) -> Iterator[str]:
 
 
 def _alone() -> Iterator[str]:
+    if not ablation.stored():
+        return
     written = documents.stored()["example examples/slime/sample_mean.py 0"]["json"]
     [verdict] = json.loads(written)["verdicts"]
-    return ablation.table(golden(), {c["name"]: c["cases"] for c in verdict["checks"]})
+    yield ALONE.strip("\n").join(("\n", "\n"))
+    yield from ablation.table(golden(), {c["name"]: c["cases"] for c in verdict["checks"]})
 
 
 def _name(entry: Blind) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aggverify.execution.deadline import Deadline, OutOfTime
-from aggverify.run import opening, session
+from aggverify.run import session
+from aggverify.run.planning import resolution
 from aggverify.run.search import entry_runner, runner
 from aggverify.run.search.runner import CheckRun
 from tests.conftest import EXAMPLES, Cli, Ran
@@ -112,7 +113,7 @@ def test_stopped_before_anything_was_judged(
         assert (ran.code, made["exit"], made["incomplete"]) == (code, code, word), ran
         [verdict] = made["verdicts"]
         assert not any(check["cases"] for check in verdict["checks"])
-    monkeypatch.setattr(opening, "completed", raising(stop))
+    monkeypatch.setattr(resolution, "completed", raising(stop))
     ran = cli("check", RIGHT, *LITTLE, *EVERY)
     made, _ = documents(ran, tmp_path)
     assert (ran.code, made["exit"], made["incomplete"]) == (code, code, word), ran

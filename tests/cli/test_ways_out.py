@@ -15,7 +15,8 @@ import pytest
 from aggverify import __version__
 from aggverify.cli import main, ways_out
 from aggverify.report import junit, markdown
-from aggverify.run import opening, session
+from aggverify.run import session
+from aggverify.run.planning import resolution
 from tests.conftest import EXAMPLES, ROOT, Cli
 
 RIGHT = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
@@ -106,7 +107,7 @@ def test_what_stops_a_check_is_told_after_what_is_known(
         return first[0]
 
     monkeypatch.setattr(session, "examine", once)
-    monkeypatch.setattr(opening, "subjects", lambda *a: 2 * _subjects(*a))
+    monkeypatch.setattr(resolution, "subjects", lambda *a: 2 * _subjects(*a))
     ran = cli("check", RIGHT, *LITTLE, "--report", "json,text", "--report-dir", "o")
     assert ran.code == code, ran
     assert f"aggverify: {sentence}" in ran.err
@@ -116,7 +117,7 @@ def test_what_stops_a_check_is_told_after_what_is_known(
     assert f'"exit": {code}' in (tmp_path / "o" / "verdict.json").read_text()
 
 
-_subjects = opening.subjects
+_subjects = resolution.subjects
 
 
 @pytest.mark.parametrize(("how", "code"), [(">/dev/full", 2), (">&-", 2), ("", 0)])
