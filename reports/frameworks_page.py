@@ -52,7 +52,10 @@ framework's own function. It is *mended* where a later version has other weights
 its own tracker has it, and a *choice* where the framework documents it. It is an *edge* where only
 a step without tokens or a mode that it lacks shows it, else only what was seen.
 
-![Results by framework and mode](frameworks-light.svg)
+<picture>
+<source media="(prefers-color-scheme: dark)" srcset="frameworks-dark.svg">
+<img src="frameworks-light.svg" alt="Results by framework and mode">
+</picture>
 """
 
 

@@ -57,7 +57,10 @@ Where only a formula is named, its code counts. A right one with any finding, on
 was run with, is a false alarm. Intervals are Clopper and Pearson's, of 95 %. *On all seeds* has
 pairs of a reducer and a seed.
 
-![Detection and false alarms of first runs, by wave](power-light.svg)
+<picture>
+<source media="(prefers-color-scheme: dark)" srcset="power-dark.svg">
+<img src="power-light.svg" alt="Detection and false alarms of first runs, by wave">
+</picture>
 
 """
 TODAY = """
