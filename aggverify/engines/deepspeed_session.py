@@ -91,8 +91,11 @@ class DeepSpeedSession:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Of the parameter: stage 0 reduces no gradient of float64."""
-        return torch.float64 if self.stage else torch.float32
+        """Of the parameter: stage 0 reduces no gradient of float64.
+
+        Stage 3 refuses one where processors have float16, as DeepSpeed 0.19.8 does.
+        """
+        return torch.float64 if self.stage in (1, 2) else torch.float32
 
     def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
         return CompletedReduction(list(parts))
