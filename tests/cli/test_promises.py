@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.choosing import LATER
 from tests.conftest import Cli
 
 MEAN = """
@@ -42,7 +43,7 @@ def test_prompt_groups_of_one_size(cli: Cli, tmp_path: Path) -> None:
     [
         (PAIRS, ("--group-size", "2")),
         (SLOW, ()),
-        (SLOW, ("--profile", "ci", "--max-examples", "3")),
+        LATER(SLOW, ("--profile", "ci", "--max-examples", "3")),
     ],
 )
 def test_other_promises_and_slow_calls(
