@@ -6,6 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from aggverify.diagnosis import Diagnosis
+from aggverify.diagnosis.bugs import BUGS
+from aggverify.diagnosis.forms import ClosedForm
+from aggverify.run.search.explaining import _in_words
 from aggverify.run.search.failing import skipped
 from aggverify.world import Collective, Fault, Stack
 
@@ -35,3 +39,12 @@ def test_what_is_still_to_come_is_not_left_out() -> None:
     assert not skipped(replace(fault, inside={0: THEIRS, 1: THEIRS}))
     assert not skipped(replace(fault, traces={0: (THEIRS, OURS), 1: (THEIRS, OURS)}, stacks={}))
     assert not skipped(replace(fault, kind="exception"))
+
+
+def test_a_formula_of_other_numbers_is_put_in_words_together_with_its_bug() -> None:
+    bug = BUGS[0]
+    found = Diagnosis(bug.sentence, bug=bug, form=ClosedForm(None, (), ()))
+    words = _in_words(found, "apart from the sign: ")
+    assert words.form is None and words.bug is not None
+    assert words.sentence == words.bug.sentence == f"apart from the sign: {bug.sentence}"
+    assert (words.bug.name, bug.sentence) == (bug.name, found.sentence)

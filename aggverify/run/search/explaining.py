@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from msgspec import structs
 
 from aggverify.checks import Finding, clipping
 from aggverify.checks.nonlinear import SELECTION
@@ -123,7 +124,7 @@ def _in_words(found: Diagnosis, under: str) -> Diagnosis:
     bug = found.bug
     words = described(found.form) if isinstance(found.form, ClosedForm) else found.sentence
     if bug is not None and (bug.sentence == found.sentence or words in bug.sentence):
-        bug = replace(bug, sentence=under + bug.sentence)
+        bug = structs.replace(bug, sentence=under + bug.sentence)
     return replace(found, sentence=sentence, bug=bug, form=None)
 
 
@@ -202,7 +203,8 @@ def _nonlinear(
     found = diagnose_nonlinear(subject, finding, count)
     if count is None or found is None or found.bug is None:
         return found
-    return replace(found, bug=replace(found.bug, sentence=f"of a part: {found.bug.sentence}"))
+    bug = structs.replace(found.bug, sentence=f"of a part: {found.bug.sentence}")
+    return replace(found, bug=bug)
 
 
 def _of_one_step(subject: Subject) -> list[Case]:
