@@ -8,7 +8,7 @@ import pytest
 
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
-from aggverify.diagnosis.forms import ClosedForm
+from aggverify.diagnosis.forms import SIZES, ClosedForm
 from aggverify.run.search.explaining import _in_words
 from aggverify.run.search.failing import skipped
 from aggverify.world import Collective, Fault, Stack
@@ -43,7 +43,7 @@ def test_what_is_still_to_come_is_not_left_out() -> None:
 
 def test_a_formula_of_other_numbers_is_put_in_words_together_with_its_bug() -> None:
     bug = BUGS[0]
-    found = Diagnosis(bug.sentence, bug=bug, form=ClosedForm(None, (), ()))
+    found = Diagnosis(bug.sentence, bug=bug, form=ClosedForm(None, (), (0,) * len(SIZES)))
     words = _in_words(found, "apart from the sign: ")
     assert words.form is None and words.bug is not None
     assert words.sentence == words.bug.sentence == f"apart from the sign: {bug.sentence}"
