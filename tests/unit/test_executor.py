@@ -14,7 +14,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
-from aggverify.execution.run_spec import RunSpec
+from aggverify.execution.run_spec import LAUNCHED, RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.execution.trace_sampling import FIRST
 from aggverify.generation.catalogue import plain_losses
@@ -218,3 +218,9 @@ def test_a_failure_is_not_kept() -> None:
     for _ in range(2):
         executor.shared(SUBJECT, [CASE]).executions()
     assert executor.executed == 2
+
+
+def test_ranks_are_not_launched_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_headroom, "no_memory_to_launch", lambda: "424 MiB are free")
+    with pytest.raises(NotJudged, match="424 MiB are free"):
+        Executor(Small(8))._ranks(LAUNCHED)  # type: ignore[arg-type]
