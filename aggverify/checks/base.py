@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
+from aggverify.deprecated_names import warn_of_renamed
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
@@ -173,6 +174,24 @@ class Check:
     """Whether what it compares are weights: then they show what is wrong, by themselves."""
     codes: tuple[Code, ...] = ()
     """Codes that it brings along, registered with it; those of the catalogue are known."""
+    nothing_to_say: InitVar[str | None] = None
+    """Renamed: ``not_applicable``."""
+    telling: InitVar[Callable[[Subject], Iterable[Case]] | None] = None
+    """Renamed: ``distinguishing_cases``."""
+
+    def __post_init__(
+        self,
+        nothing_to_say: str | None,
+        telling: Callable[[Subject], Iterable[Case]] | None,
+    ) -> None:
+        """Take the old name of a field, with a warning."""
+        for old, new, value in (
+            ("nothing_to_say", "not_applicable", nothing_to_say),
+            ("telling", "distinguishing_cases", telling),
+        ):
+            if value is not None:
+                warn_of_renamed(f"Check({old}=...)", f"Check({new}=...)", stacklevel=4)
+                object.__setattr__(self, new, value)
 
 
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:

@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from aggverify.deprecated_names import renamed_in
 from aggverify.engines.real import RealEngine
 from aggverify.engines.spec import (
     CompletedReduction,
@@ -20,6 +21,8 @@ from aggverify.engines.spec import (
 from aggverify.engines.train_step import TRAIN_STEP, TrainStepEngine
 from aggverify.errors import InputError, unknown
 from aggverify.plugins import Table, objects_of
+
+__getattr__ = renamed_in(__name__, {"Arrived": "aggverify.engines:CompletedReduction"})
 
 _ORDER = (
     "aggverify.engines.plain_sum:PLAIN_SUM",

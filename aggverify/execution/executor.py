@@ -232,7 +232,7 @@ class Executor:
             assert engine is not None
             ranks = self._ranks(where, {"engine": engine.name})
             return ranks.submit(replace(subject, engine=engine), bare)
-        return self._ranks(where).submit(subject, bare)
+        return self._ranks(where, size=max(map(_size, bare))).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
         """Return the virtual ranks each in a process that has run nothing, and their sum."""
@@ -250,10 +250,10 @@ class Executor:
         )
         return reduced(subject, whole)
 
-    def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
+    def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING, size: int = 1) -> Executor:
         """Return other ranks, which stay: compiled, launched, or under another engine."""
         if where not in self._others:
-            if where == LAUNCHED and (why := resource_headroom.no_memory_to_launch()):
+            if where == LAUNCHED and (why := resource_headroom.no_memory_to_launch(size)):
                 raise NotJudged(why)
             setup, more = _SETUPS[where]
             template = self._template.sibling({**setup, **asked}, more, launched=where == LAUNCHED)

@@ -15,10 +15,8 @@ _ROOT = Path("/")
 _ENOUGH = {"processes": 2000, "open files": 200}
 """So many that are left are no matter: all worlds of a run together take a few hundred threads,
 and three files a rank."""
-_LAUNCHED = 4
-"""Ranks at most that are launched at a time; one more interpreter launches them."""
 _INTERPRETER = 150 << 20
-"""Bytes that one takes for itself once it has imported torch (145 MiB with torch 2.13)."""
+"""Bytes that an interpreter takes for itself, torch imported (145 MiB with torch 2.13)."""
 NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Errors of the kernel that refuses one more process, thread or open file."""
 
@@ -65,16 +63,17 @@ def _limits(root: Path) -> Iterator[tuple[str, str]]:
         yield "open files", f"the limit on open files (ulimit -n) is {soft}"
 
 
-def no_memory_to_launch(root: Path = _ROOT) -> str:
-    """Return why ranks cannot be launched, "" where there is memory for their interpreters.
+def no_memory_to_launch(ranks: int, root: Path = _ROOT) -> str:
+    """Return why so many ranks cannot be launched, "" where there is memory for each and one more.
 
-    In a control group without it the kernel would end the largest process: the command itself.
+    Each has an interpreter, and one more launches them. In a control group without that memory the
+    kernel would end the largest process: the command itself.
     """
-    needed, left = (1 + _LAUNCHED) * _INTERPRETER >> 20, memory.free(root) >> 20
+    needed, left = (1 + ranks) * _INTERPRETER >> 20, memory.free(root) >> 20
     if needed <= left:
         return ""
     return (
-        f"{_LAUNCHED} launched ranks, which import torch each, need {needed} MiB of memory, and "
+        f"{ranks} launched ranks, which import torch each, need {needed} MiB of memory, and "
         f"{left} MiB are free"
     )
 

@@ -35,8 +35,12 @@ def defined_twice(package: Path) -> dict[str, set[str]]:
 
 
 def retired(package: Path) -> set[str]:
-    """Modules and packages that are there by a name of before."""
-    names = {name.removesuffix(".__init__") for name in modules(package)}
+    """Modules and packages that are there by a name of before, unless all they do is warn."""
+    names = {
+        name.removesuffix(".__init__")
+        for name, path in modules(package).items()
+        if "__getattr__ = renamed_in(" not in path.read_text(encoding="utf-8")
+    }
     return names & set(RENAMED)
 
 

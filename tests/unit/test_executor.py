@@ -221,6 +221,6 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_ranks_are_not_launched_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource_headroom, "no_memory_to_launch", lambda: "424 MiB are free")
-    with pytest.raises(NotJudged, match="424 MiB are free"):
-        Executor(Small(8))._ranks(LAUNCHED)  # type: ignore[arg-type]
+    monkeypatch.setattr(resource_headroom, "no_memory_to_launch", lambda n: f"not for {n}")
+    with pytest.raises(NotJudged, match=f"not for {CASE.layout.world_size}"):
+        Executor(Small(8)).submit(SUBJECT, [RunSpec(CASE, where=LAUNCHED)])  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def test_ranks_are_launched_where_their_interpreters_have_memory(
         for name, text in written.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
-        return resource_headroom.no_memory_to_launch(tmp_path)
+        return resource_headroom.no_memory_to_launch(4, tmp_path)
 
     assert there(200 * MIB, 0) == ""
     assert there(600 * MIB, 400 * MIB) == ""  # what was read from files can be dropped
