@@ -12,7 +12,7 @@ from aggverify import oracles
 from aggverify.checks.comparison import Mismatch, worst_weight
 from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
-from aggverify.generation.repeatable import deterministic_draws
+from aggverify.generation.backend import BACKEND, seeded
 from aggverify.generation.strategies import cases
 from aggverify.report.findings import drawn
 from aggverify.report.formatting import drawing, fraction, number, token_name
@@ -40,7 +40,7 @@ def assert_invariant(
         max_examples=max_examples,
         deadline=None,
         database=None,
-        derandomize=True,
+        backend=BACKEND,
         phases=(Phase.generate, Phase.shrink),
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
@@ -59,7 +59,7 @@ def assert_invariant(
             reference = mode or "the same step on one rank"
             raise AssertionError(_message(case, expected, found, worst, reference))
 
-    with deterministic_draws():
+    with seeded(0):
         holds()
 
 

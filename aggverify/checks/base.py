@@ -129,9 +129,8 @@ class Check:
     """The part of its space that cases are drawn from."""
     confirming: Callable[[Case], tuple[Case | RunSpec, ...]] | None = None
     """What to run instead to see a finding again; where that does not show it, it is a warning."""
-    steers: bool = False
-    """Whether what has not run of the reducer's conditions by then has more cases made for it,
-    before any are drawn."""
+    looks_at_branches: bool = False
+    """Whether others are judged on cases that take every branch which its own cases took."""
     on_branches: Callable[[Case], Case] | None = None
     """Where it is also judged, as long as nothing fails, on cases that together take every branch
     of the reducer's code, each of which may have its own mistake: how such a case is brought

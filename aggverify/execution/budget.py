@@ -32,8 +32,6 @@ class Profile:
     shapes: Mapping[str, int]
     """Of each shape that code branches on (generation/shapes.py, checks/virtual.py), cases listed
     at most."""
-    steered: int
-    """Cases at most for what had not run by then (generation/steering.py)."""
     branches: int
     """Cases at most that take every branch, for each check that looks at them."""
     part: Fraction = Fraction(1)
@@ -48,9 +46,9 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 16, 3, Fraction(1, 3)),
-    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 48, 12),
-    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 300, 60),
+    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 3, Fraction(1, 3)),
+    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 12),
+    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 60),
 }
 """The one table of what each phase has. Not in ``run/planning``: a claim, which is stored and sent,
 names its profile, and checks, which may not import a run, ask the claim for their share."""
@@ -100,11 +98,6 @@ class Budget:
     def part(self) -> Fraction:
         """Of the drawn cases of checks that have few."""
         return PROFILES[self.profile].part
-
-    @property
-    def steered(self) -> int:
-        """Cases at most for what of the reducer has not run."""
-        return PROFILES[self.profile].steered
 
     @property
     def branches(self) -> int:

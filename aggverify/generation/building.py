@@ -1,16 +1,24 @@
-"""A case out of byte strings: one for each unit dealt to a micro-batch, and one for the rest.
+"""A case out of what Hypothesis draws: samples of units, and what is of the whole step.
 
-Lengths and one value per sample are read, not elements: rare imbalance is found more often so than
-with masks drawn token by token. Every byte of 0 is the simplest choice, and a unit left out leaves
-the others as they are.
+Lengths and one value per sample are drawn, not elements: rare imbalance is found more often so than
+with masks drawn token by token. A unit left out leaves the others as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from aggverify.generation.choices import ChoiceSource, mostly_short
+from hypothesis import strategies as st
+
+from aggverify.generation.choices import (
+    flag,
+    integers,
+    mostly_short,
+    of_size,
+    pick,
+)
 from aggverify.generation.partition import Unit, partition_samples, permuted, units_of
 from aggverify.generation.shapes import NAMINGS, named
 from aggverify.generation.space import Size, Space, fitting
@@ -21,157 +29,64 @@ from aggverify.steps.padding import Padding, padded
 
 GRID = 256
 """Losses are multiples of 1/GRID: undivided sums of them are exact in any order."""
-_LARGEST_GROUP = 3
+LARGEST_GROUP = 3
 """Samples of a unit at most where units are whole prompt groups of any size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A step as drawn, with what its units determine of the rest of a case."""
+class DrawnSample:
+    """One sample, and how it goes with the one before."""
 
-    step: Step
-    units: list[Unit]
-    where: bytes
-    """One byte a unit: the micro-batch it goes to."""
-    levels: list[int]
-    """One a sample: its first loss, in multiples of 1/GRID."""
-
-
-def record_size(space: Space) -> int:
-    """Bytes of a unit: its micro-batch, its number of samples, and each of them."""
-    return 2 + _samples_of_a_unit(space) * _sample_size(space)
-
-
-def rest_size(units: int, most: int, space: Space) -> int:
-    """Return the bytes for what is of the whole case, and for ``most`` layouts of the units.
-
-    A byte costs as much to draw as to use.
-    """
-    altered = space.shuffled or space.padded or space.blank_a_unit
-    return 2 + space.ids + altered * (14 + units) + (most - 1) * (2 + units)
-
-
-def build(
-    size: Size, records: Sequence[bytes], rest: bytes, space: Space, most: int
-) -> tuple[Case, ...]:
-    """Return a case of this size out of its units, and others of its step under other layouts.
-
-    ``most``: different cases at most; there is one only where the step follows the layout.
-    """
-    source = ChoiceSource(rest)
-    # A shuffled step shrinks to one without fan-out while its lengths still differ.
-    if space.shuffled and space.fan_out and not source.flag():
-        drawn = build_step(records, replace(space, fan_out=False))
-    else:
-        drawn = build_step(records, space)
-    step, layout = drawn.step, partition_samples(size, drawn.units, drawn.where, space)
-    if space.blank_a_unit:
-        step = _fully_masked(step, source.pick(_parts(step, layout)))
-    if not space.empty_steps and step.num_unmasked == 0:
-        first, *others = step.samples
-        full = replace(first, loss_mask=b"\1" * first.response_length, original_mask=None)
-        step = Step((full, *others))
-    if space.needs_hole and step.num_unmasked == step.num_response_tokens:
-        step = _with_hole(step)
-    if space.padded:
-        padding = Padding(source.pick((0, 1, 2)), source.flag(), space.dummies and source.flag())
-        step, layout = padded(step, layout, padding)
-    if space.shuffled:
-        step, layout = permuted(source, step, layout, space)
-    if space.ids:
-        step = named(step, source.pick((_row, *NAMINGS.values())))
-    losses = _losses(step, drawn.levels, slope=source.pick((0, 1, 2, 3)))
-    case = Case(step, layout, losses, source.pick(space.dtypes))
-    if space.padded or space.shuffled:
-        return (case,)
-    layouts = {layout: None}
-    for _ in range(most - 1):
-        other = source.pick(fitting(space, len(drawn.units)))
-        layouts[partition_samples(other, drawn.units, source.take(len(drawn.units)), space)] = None
-    return tuple(map(case.with_layout, layouts))
-
-
-def _row(i: int, n: int) -> int:
-    return i
-
-
-def build_step(records: Sequence[bytes], space: Space) -> Drawn:
-    """Return the step whose units these are."""
-    whole = space.whole_units or space.group_size is not None
-    samples: list[Sample] = []
-    sizes: list[int] = []
-    levels: list[int] = []
-    where = bytearray()
-    group = rollout = -1
-    for record in records:
-        source = ChoiceSource(record)
-        where += source.take(1)
-        count = source.pick(mostly_short(_LARGEST_GROUP))
-        if space.uniform and sizes:
-            count = sizes[0]  # micro-batches of as many whole groups have one size
-        sizes.append(space.rows or (count if space.whole_units else space.group_size or 1))
-        for n in range(sizes[-1]):
-            relation = _relation(source, space)
-            if not samples or (whole and n == 0):
-                relation = 0
-            elif whole:
-                relation = 1 if space.group_size else max(relation, 1)
-            elif space.split_groups and len(samples) == (space.rows or 1):
-                relation = 1  # the first two units are dealt to different micro-batches
-            group += relation == 0
-            rollout += relation < 2
-            samples.append(_sample(source, rollout, group, space))
-            levels.append(_level(source))
-    if space.split_groups and space.group_size:  # the first two are dealt to different cells
-        where, sizes = where * space.group_size, [1] * len(samples)
-    return Drawn(Step(tuple(samples)), units_of(sizes), bytes(where), levels)
-
-
-def _relation(source: ChoiceSource, space: Space) -> int:
+    relation: int
     """0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout."""
-    return source.pick((0, 1, 2) if space.fan_out else (0, 1))
+    prompt_length: int
+    mask: bytes
+    original: bytes | None
+    """The mask before some tokens were rejected; None where none is."""
+    level: int
+    """Its first loss, in multiples of 1/GRID."""
 
 
-def _samples_of_a_unit(space: Space) -> int:
-    return space.rows or space.group_size or (_LARGEST_GROUP if space.whole_units else 1)
+DrawnUnit = list[DrawnSample]
 
 
-def _sample_size(space: Space) -> int:
-    """Bytes of a sample: kinship, length, prompt, masked tokens or none, rejected ones, loss."""
-    return 6 + _mask_bytes(space) * (2 if space.rejects else 1)
+def samples(space: Space) -> st.SearchStrategy[DrawnSample]:
+    """Draw one sample; smallest: one unmasked token."""
+    return st.composite(_sample)(space)
 
 
-def _mask_bytes(space: Space) -> int:
-    """Bytes that hold one bit a token."""
-    return -(-space.max_length // 8)
-
-
-def _sample(source: ChoiceSource, rollout: int, group: int, space: Space) -> Sample:
+def _sample(draw: st.DrawFn, space: Space) -> DrawnSample:
+    relation = pick(draw, (0, 1, 2) if space.fan_out else (0, 1))
+    prompt, original = 1, None
     if space.holes:
-        return Sample(1 + source.take(1)[0], _holed(source, space), rollout, group)
-    if space.lengths:
-        return Sample(1, b"\1" * source.pick(space.lengths), rollout, group)
-    length = source.pick(mostly_short(space.max_length))
-    prompt = source.pick(mostly_short(3 * space.max_length))
+        prompt, mask = draw(integers(1, 256)), _holed(draw, space)
+    elif space.lengths:
+        mask = b"\1" * pick(draw, space.lengths)
+    else:
+        length = pick(draw, mostly_short(space.max_length))
+        prompt = pick(draw, mostly_short(3 * space.max_length))
+        mask, original = _masks(draw, length, space)
+    return DrawnSample(relation, prompt, mask, original, draw(integers(-512, 511)))
+
+
+def _masks(draw: st.DrawFn, length: int, space: Space) -> tuple[bytes, bytes | None]:
+    """Nothing is masked, or a bit set of tokens, the lowest ones; and what is rejected of them."""
     full = (1 << length) - 1
-    # Nothing is masked, or a bit set of tokens: the lowest ones, whatever the length.
-    masks, drawn = source.flag(), int.from_bytes(source.take(_mask_bytes(space)))
-    holes = drawn & full if masks else 0
+    holes = draw(integers(0, full)) if flag(draw) else 0
     if holes == full and not space.empty_samples:
         holes = full >> 1
     counted = full ^ holes
     if not space.rejects:
-        return Sample(prompt, _bits(counted, length), rollout, group)
-    rejected = int.from_bytes(source.take(_mask_bytes(space))) & (counted if length > 1 else 0)
-    mask = _bits(counted ^ rejected, length)
-    return Sample(prompt, mask, rollout, group, _bits(counted, length) if rejected else None)
+        return _bits(counted, length), None
+    rejected = draw(integers(0, full)) & (counted if length > 1 else 0)
+    return _bits(counted ^ rejected, length), _bits(counted, length) if rejected else None
 
 
-def _holed(source: ChoiceSource, space: Space) -> bytes:
+def _holed(draw: st.DrawFn, space: Space) -> bytes:
     """Return the mask of a response of one of the lengths, one block of it masked or nothing."""
-    mask = bytearray(b"\1" * source.pick(space.lengths))
-    if source.flag():
-        begin, width = (source.take(1)[0] * len(mask) >> 8 for _ in range(2))
+    mask = bytearray(b"\1" * pick(draw, space.lengths))
+    if flag(draw):
+        begin, width = (byte * len(mask) >> 8 for byte in draw(of_size(2)))
         mask[begin : begin + width] = bytes(len(mask[begin : begin + width]))
     return bytes(mask) if space.empty_samples or any(mask) else b"\1" * len(mask)
 
@@ -184,10 +99,99 @@ def _bits(mask: int, length: int) -> bytes:
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
-def _level(source: ChoiceSource) -> int:
-    """0, -1, 1, -2, 2 ...: ten bits, small ones first."""
-    folded = int.from_bytes(source.take(2)) & 1023
-    return folded >> 1 if folded % 2 == 0 else -(folded + 1 >> 1)
+def draw_units(draw: st.DrawFn, space: Space, least: int, most: int) -> list[DrawnUnit]:
+    """Draw what is dealt to micro-batches as a whole: a sample, or a prompt group."""
+    count = space.rows or (None if space.whole_units else space.group_size or 1)
+    if count is None and space.uniform:
+        # Micro-batches of as many whole groups have one size.
+        count = pick(draw, mostly_short(LARGEST_GROUP))
+    return draw(_units(space, count, least, most))
+
+
+@lru_cache(maxsize=256)
+def _units(
+    space: Space, count: int | None, least: int, most: int
+) -> st.SearchStrategy[list[DrawnUnit]]:
+    """Draw units of ``count`` samples, or of any number."""
+    sizes = (1, LARGEST_GROUP) if count is None else (count, count)
+    unit = st.lists(samples(space), min_size=sizes[0], max_size=sizes[1])
+    return st.lists(unit, min_size=least, max_size=most)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A step as drawn, with what its units determine of the rest of a case."""
+
+    step: Step
+    units: list[Unit]
+    levels: list[int]
+    """One a sample: its first loss, in multiples of 1/GRID."""
+
+
+def build_step(units: Sequence[DrawnUnit], space: Space) -> Drawn:
+    """Return the step whose units these are."""
+    whole = space.whole_units or space.group_size is not None
+    made: list[Sample] = []
+    group = rollout = -1
+    for unit in units:
+        for n, sample in enumerate(unit):
+            relation = sample.relation
+            if not made or (whole and n == 0):
+                relation = 0
+            elif whole:
+                relation = 1 if space.group_size else max(relation, 1)
+            elif space.split_groups and len(made) == (space.rows or 1):
+                relation = 1  # the first two units are dealt to different micro-batches
+            group += relation == 0
+            rollout += relation < 2
+            made.append(Sample(sample.prompt_length, sample.mask, rollout, group, sample.original))
+    sizes = [len(unit) for unit in units]
+    if space.split_groups and space.group_size:
+        sizes = [1] * len(made)  # the first two are dealt to different cells
+    levels = [sample.level for unit in units for sample in unit]
+    return Drawn(Step(tuple(made)), units_of(sizes), levels)
+
+
+def build(
+    draw: st.DrawFn, size: Size, units: Sequence[DrawnUnit], space: Space, most: int
+) -> tuple[Case, ...]:
+    """Return a case of this size out of its units, and others of its step under other layouts.
+
+    ``most``: different cases at most; there is one only where the step follows the layout.
+    """
+    # A shuffled step shrinks to one without fan-out while its lengths still differ.
+    fans_out = space.fan_out and not (space.shuffled and not flag(draw))
+    drawn = build_step(units, replace(space, fan_out=fans_out))
+    where = of_size(len(drawn.units))
+    step, layout = drawn.step, partition_samples(size, drawn.units, draw(where), space)
+    if space.blank_a_unit:
+        step = _fully_masked(step, pick(draw, _parts(step, layout)))
+    if not space.empty_steps and step.num_unmasked == 0:
+        first, *others = step.samples
+        full = replace(first, loss_mask=b"\1" * first.response_length, original_mask=None)
+        step = Step((full, *others))
+    if space.needs_hole and step.num_unmasked == step.num_response_tokens:
+        step = _with_hole(step)
+    if space.padded:
+        padding = Padding(pick(draw, (0, 1, 2)), flag(draw), space.dummies and flag(draw))
+        step, layout = padded(step, layout, padding)
+    if space.shuffled:
+        step, layout = permuted(draw, step, layout, space)
+    if space.ids:
+        step = named(step, pick(draw, (_row, *NAMINGS.values())))
+    losses = _losses(step, drawn.levels, slope=pick(draw, (0, 1, 2, 3)))
+    case = Case(step, layout, losses, pick(draw, space.dtypes))
+    if space.padded or space.shuffled:
+        return (case,)
+    layouts = {layout: None}
+    for _ in range(most - 1):
+        other = pick(draw, fitting(space, len(drawn.units)))
+        layouts[partition_samples(other, drawn.units, draw(where), space)] = None
+    return tuple(map(case.with_layout, layouts))
+
+
+def _row(i: int, n: int) -> int:
+    return i
 
 
 def _losses(step: Step, levels: Sequence[int], slope: int) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Choices read from bytes: a byte of 0, as all that lie behind the end, is the simplest one."""
+"""One of several, as Hypothesis draws it: the first is the simplest one."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from hypothesis import strategies as st
+
 T = TypeVar("T")
 
+# Strategy objects are built once: building them costs more than drawing from them.
+integers = lru_cache(maxsize=1024)(st.integers)
+sampled = lru_cache(maxsize=256)(st.sampled_from)
+_FLAGS = st.booleans()
 
-class ChoiceSource:
-    """Reads choices from bytes; zeros follow after their end."""
 
-    __slots__ = ("_at", "_data")
+@lru_cache(maxsize=256)
+def of_size(size: int) -> st.SearchStrategy[bytes]:
+    """So many bytes."""
+    return st.binary(min_size=size, max_size=size)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
 
-    def take(self, count: int) -> bytes:
-        """Return the next bytes."""
-        start, self._at = self._at, self._at + count
-        return self._data[start : self._at].ljust(count, b"\0")
+def pick(draw: st.DrawFn, choices: Sequence[T]) -> T:
+    """Draw one of the choices."""
+    return choices[draw(integers(0, len(choices) - 1))] if len(choices) > 1 else choices[0]
 
-    def pick(self, choices: Sequence[T]) -> T:
-        """One of the choices, the first for 0."""
-        width = 1 if len(choices) <= 256 else 2
-        return choices[int.from_bytes(self.take(width)) * len(choices) >> 8 * width]
 
-    def flag(self) -> bool:
-        """One bit."""
-        return self.take(1)[0] > 127
+def flag(draw: st.DrawFn) -> bool:
+    """Draw a bit."""
+    return draw(_FLAGS)
 
-    def order(self, count: int) -> list[int]:
-        """Draw the numbers below ``count``, forwards or backwards.
 
-        A switch shrinks, a permutation would not, whatever the number of samples.
-        """
-        return list(range(count))[:: -1 if self.flag() else 1]
+def order(draw: st.DrawFn, count: int) -> list[int]:
+    """Draw the numbers below ``count``, forwards or backwards.
+
+    A switch shrinks, a permutation would not, whatever the number of samples.
+    """
+    return list(range(count))[:: -1 if flag(draw) else 1]
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 
-from aggverify.generation.choices import ChoiceSource
+from hypothesis.strategies import DrawFn
+
+from aggverify.generation.choices import flag, order, pick
 from aggverify.generation.space import Size, Space
 from aggverify.oracles import Step
 from aggverify.steps.layouts import Layout
@@ -24,7 +26,8 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
 
-    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit.
+    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit: so the
+    same byte means the same part of the micro-batches, however many there are.
     """
     dp, cp, k, kind = size
     count = dp * k
@@ -47,26 +50,26 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
 
-def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
+def permuted(draw: DrawFn, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
     """Draw another order of samples, ids, micro-batches and ranks.
 
     Rows dealt in order stay whole prompt groups.
     """
-    names = source.order(step.num_groups), source.order(step.num_rollouts)
+    names = order(draw, step.num_groups), order(draw, step.num_rollouts)
     if space.uniform or space.group_size is not None:
-        order = by_groups(step, source.order(step.num_groups))
+        placed = by_groups(step, order(draw, step.num_groups))
     elif space.whole_units:
-        order = list(range(len(step.samples)))
+        placed = list(range(len(step.samples)))
     else:
-        stride = source.pick((1, 2, 3))
-        order = sorted(source.order(len(step.samples)), key=lambda i: i % stride)
-    step = renamed(Step(tuple(step.samples[i] for i in order)), *names)
+        stride = pick(draw, (1, 2, 3))
+        placed = sorted(order(draw, len(step.samples)), key=lambda i: i % stride)
+    step = renamed(Step(tuple(step.samples[i] for i in placed)), *names)
     if not space.uniform:
-        turned = space.whole_units and source.flag()
+        turned = space.whole_units and flag(draw)
         ranks = [
-            [rank[k][:: -1 if turned else 1] for k in source.order(len(rank))]
+            [rank[k][:: -1 if turned else 1] for k in order(draw, len(rank))]
             for rank in layout.micro_batches
         ]
-        cells = tuple(tuple(ranks[d]) for d in source.order(len(ranks)))
+        cells = tuple(tuple(ranks[d]) for d in order(draw, len(ranks)))
         layout = replace(layout, micro_batches=cells)
     return step, layout

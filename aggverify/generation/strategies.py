@@ -1,9 +1,8 @@
 """Hypothesis strategies for steps, layouts and cases: plain data, drawn in the parent process only.
 
-All of them read the same byte strings, one a unit (building.py). What people import draws each as
-an element of a list, so that Hypothesis can leave any of them out and make the others simpler by
-themselves. A search that draws thousands takes all of them in one draw, in little more than half
-the time, and has its own way of making small what it finds.
+All of them draw the same units (building.py). What people import draws a list of any length, so
+that Hypothesis can leave units out; a search draws the number first, so that many are as likely as
+few.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from functools import lru_cache
 from hypothesis import strategies as st
 
 from aggverify.errors import InputError
-from aggverify.generation.building import build, build_step, record_size, rest_size
+from aggverify.generation.building import build, build_step, draw_units
+from aggverify.generation.choices import integers, of_size, sampled
 from aggverify.generation.partition import partition_samples, units_of
 from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
@@ -33,20 +33,6 @@ SEVERAL = Space(
 MOST_SAMPLES = 6
 """Units of a step that is drawn without a layout."""
 
-# Strategy objects are built once: building them costs more than drawing from them.
-_integers = lru_cache(maxsize=1024)(st.integers)
-_sampled = lru_cache(maxsize=256)(st.sampled_from)
-
-
-@lru_cache(maxsize=1024)
-def _bytes(size: int) -> st.SearchStrategy[bytes]:
-    return st.binary(min_size=size, max_size=size)
-
-
-@lru_cache(maxsize=64)
-def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[bytes]]:
-    return st.lists(_bytes(record_size(space)), min_size=least, max_size=most)
-
 
 @lru_cache(maxsize=64)
 def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
@@ -54,7 +40,11 @@ def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
 
     Prompts of at least one token; smallest: one sample of one token.
     """
-    return _records(space, 1, MOST_SAMPLES).map(lambda records: build_step(records, space).step)
+    return st.composite(_step)(space)
+
+
+def _step(draw: st.DrawFn, space: Space) -> Step:
+    return build_step(draw_units(draw, space, 1, MOST_SAMPLES), space).step
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +62,7 @@ def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
     units = list(step.groups.values()) if whole else units
     bare = any(s.prompt_length < 1 for s in step.samples)  # no logit owns its first token
     left = [size for size in fitting(space, len(units)) if size[1] == 1 or not bare]
-    return partition_samples(_size(draw, left, space), units, draw(_bytes(len(units))), space)
+    return partition_samples(_size(draw, left, space), units, draw(of_size(len(units))), space)
 
 
 @lru_cache(maxsize=64)
@@ -87,10 +77,10 @@ def cases(space: Space = SEVERAL) -> st.SearchStrategy[Case]:
 def _case(draw: st.DrawFn, space: Space) -> Case:
     size = _size(draw, sizes(space), space)
     least, most = _numbers_of_units(size, space)
-    records = draw(_records(space, least, most))
+    units = draw_units(draw, space, least, most)
     if space.uniform:
-        records = records[: len(records) // least * least]
-    [case] = build(size, records, draw(_bytes(rest_size(0, 1, space))), space, 1)
+        units = units[: len(units) // least * least]
+    [case] = build(draw, size, units, space, 1)
     return case
 
 
@@ -98,11 +88,11 @@ def _size(draw: st.DrawFn, left: Sequence[Size], space: Space) -> Size:
     """One of the sizes, each of its numbers drawn by itself, so that each shrinks by itself."""
     if not left:
         raise InputError(f"no layout of this space for so few samples, or none at all: {space}")
-    dp = draw(_sampled(tuple(sorted({size[0] for size in left}))))
-    cp = draw(_sampled(tuple(sorted({size[1] for size in left if size[0] == dp}))))
+    dp = draw(sampled(tuple(sorted({size[0] for size in left}))))
+    cp = draw(sampled(tuple(sorted({size[1] for size in left if size[0] == dp}))))
     left = [size for size in left if size[:2] == (dp, cp)]
-    k = draw(_sampled(tuple(sorted({size[2] for size in left}))))
-    size: Size = draw(_sampled(tuple(size for size in left if size[2] == k)))
+    k = draw(sampled(tuple(sorted({size[2] for size in left}))))
+    size: Size = draw(sampled(tuple(size for size in left if size[2] == k)))
     return size
 
 
@@ -121,23 +111,16 @@ def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def related(space: Space, most: int) -> st.SearchStrategy[tuple[Case, ...]]:
-    """Up to ``most`` different cases of one step; one only where the step follows the layout.
-
-    Drawn as two small numbers and one byte string: a draw costs much, what is drawn hardly
-    anything. It does not shrink well.
-    """
+    """Up to ``most`` different cases of one step; one only where the step follows the layout."""
     return st.composite(_related)(space, most)
 
 
 def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
-    size = draw(_sampled(sizes(space)))
+    size = draw(sampled(sizes(space)))
     least, greatest = _numbers_of_units(size, space)
     step = least if space.uniform else 1
-    units = step * draw(_integers(least // step, greatest // step))
-    width = record_size(space)
-    data = draw(_bytes(units * width + rest_size(units, most, space)))
-    records = [data[n * width : (n + 1) * width] for n in range(units)]
-    return build(size, records, data[units * width :], space, most)
+    number = step * draw(integers(least // step, greatest // step))
+    return build(draw, size, draw_units(draw, space, number, number), space, most)
 
 
 def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:

@@ -14,7 +14,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import CorpusCase, corpus
 from aggverify.run.opening import opened
 from aggverify.run.outcome.statistics import RunStatistics
-from aggverify.run.search.drawing import search
+from aggverify.run.search.drawing import draws, search
 from aggverify.run.search.runner import CheckRun
 from aggverify.world import Pool
 from tests.choosing import thorough_at_times, thorough_but
@@ -65,10 +65,11 @@ def test_a_hard_case_kills_its_reducer(hard: CorpusCase, executor: Executor) -> 
 @pytest.mark.parametrize("hard", thorough_at_times(corpus(), 18, ids=lambda hard: hard.name))
 def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> None:
     how, run = run_of(hard, executor)
-    drawn, late = how.draws(run.space), float("inf")
+    space, late = how.draws(run.space), float("inf")
     most = min(LATE, how.max_examples or LATE)
     found = [
-        search(drawn, run.submit, max_examples=most, seed=seed, deadline=late) for seed in range(3)
+        search(draws(space, seed), run.submit, max_examples=most, deadline=late)
+        for seed in range(3)
     ]
     assert found.count(None) >= 2, [f.case for f in found if f is not None]
 

@@ -13,7 +13,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.discovery import discovered
-from aggverify.run.search.drawing import search
+from aggverify.run.search.drawing import draws, search
 from aggverify.run.search.runner import CheckRun
 from aggverify.run.search.triage import explained
 from tests.corpus import everything
@@ -96,6 +96,6 @@ def every_finding(entry: Correct, executor: Executor, examples: int) -> list[Fin
         most = min(examples, check.max_examples or examples)
         found += [
             check_run.stored_failure(),
-            search(space, check_run.submit, max_examples=most, seed=0, deadline=FOREVER),
+            search(draws(space, 0), check_run.submit, max_examples=most, deadline=FOREVER),
         ]
     return [finding for finding in found if finding is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +9,7 @@ import pytest
 
 from aggverify.checks import check, shapes, virtual
 from aggverify.codes.state import State
-from aggverify.execution.budget import Budget
-from aggverify.execution.executor import Executor, Submitted
-from aggverify.execution.run_spec import RunSpec, as_run_spec
-from aggverify.execution.subject import Subject
-from aggverify.generation.constants import around
+from aggverify.execution.run_spec import RunSpec
 from aggverify.generation.shapes import Builder
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.scheduling import Outcome
@@ -82,57 +77,6 @@ def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
         passes = (State.OK, State.LEFT_OUT, State.NOT_CLAIMED)
         assert outcome.summary.state in passes[: 1 if entry.check == shapes.NAME else 3]
         assert not outcome.findings
-
-
-def steered(subject: Subject, executor: Executor, *, steers: bool = True) -> CheckRun:
-    """The shapes with one listed case, and what it leads to."""
-    space = shapes.space(subject)
-    one = next(case for case in around(space, [700]) if case is not None)
-    check = replace(shapes.CHECK, steers=steers, stored=lambda _: [one])
-    run = CheckRun(check, subject, space, executor, RunStatistics())
-    run.found = run.stored_failure() or run.steered_failure()
-    return run
-
-
-@pytest.mark.parametrize("steers", [True, False])
-def test_what_has_not_run_steers_to_a_branch_behind_a_branch(
-    steers: bool, shared_pool: Pool
-) -> None:
-    """Of one long case in float64 the way leads to 16 bits, and from there to micro-batches."""
-    target = "tests.corpus.branches.wrong:fused_rows_are_scaled_twice"
-    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, executor):
-        executor.begin()
-        run = steered(found[0], executor, steers=steers)
-    assert (run.found is not None) is steers
-    assert run.cases <= 1 + Budget().steered
-    if run.found is not None:
-        case = run.found.case
-        assert case.dtype == "bfloat16" and case.layout.num_microbatches > 1
-
-
-def test_what_is_steered_to_does_not_depend_on_what_ran_before(shared_pool: Pool) -> None:
-    request = Request(
-        target="tests.corpus.branches.right:fused_rows_are_scaled_back",
-        modes=("token_mean",),
-        profile="quick",
-    )
-    with loaded(request, shared_pool) as (found, executor):
-        sent: list[list[Case]] = []
-        submit = executor.submit
-
-        def noting(subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
-            sent[-1] += [as_run_spec(case).case for case in cases]
-            return submit(subject, cases)
-
-        executor.submit = noting  # type: ignore[method-assign]
-        for others in ((), (ALONE, WIDE)):
-            executor.begin()
-            submit(found[0], others).executions()
-            sent.append([])
-            assert steered(found[0], executor).found is None
-    alone, after = sent
-    assert alone == after
-    assert len(alone) == 1 + Budget("quick").steered
 
 
 @pytest.mark.covers(check=virtual.NAME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
@@ -10,7 +11,7 @@ from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.executor import Submitted
 from aggverify.generation.space import Space
-from aggverify.run.search.drawing import MAX_BATCH, search
+from aggverify.run.search.drawing import MAX_BATCH, draws, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -41,20 +42,27 @@ class Bench:
 def test_no_more_cases_than_the_budget_and_none_twice(budget: int) -> None:
     bench = Bench(most=1000)
     space = Space(max_dp=4, max_microbatches=3)
-    assert search(space, bench.submit, max_examples=budget, seed=0, deadline=FOREVER) is None
+    assert search(draws(space, 0), bench.submit, max_examples=budget, deadline=FOREVER) is None
     assert len(bench.seen) == len(set(bench.seen)) == budget
 
 
-def test_what_is_drawn_again_is_not_run_again() -> None:
-    bench = Bench(most=1000)
-    search(Space(lengths=(1,)), bench.submit, max_examples=400, seed=0, deadline=FOREVER)
-    assert 300 < len(set(bench.seen)) < 400  # drawn as often as it may be, some of it twice
-    assert len(bench.seen) == len(set(bench.seen))
+def test_no_case_is_drawn_twice_and_the_first_ones_stay_the_first() -> None:
+    space = Space(max_dp=4, max_microbatches=3)
+    many = list(islice(draws(space, 0), 200))
+    assert len(set(many)) == 200
+    assert list(islice(draws(space, 0), 30)) == many[:30]
+    assert list(islice(draws(space, 1), 30)) != many[:30]
+
+
+def test_draws_end_where_nothing_new_comes() -> None:
+    few = Space(lengths=(1,), max_extra_samples=0, dtypes=("float64",))
+    every = list(draws(few, 0))
+    assert 100 < len(every) < 5000 and len(set(every)) == len(every)
 
 
 def test_the_smallest_of_the_first_failures_is_shown() -> None:
     bench = Bench(most=2)
-    found = search(Space(max_dp=2), bench.submit, max_examples=100, seed=0, deadline=FOREVER)
+    found = search(draws(Space(max_dp=2), 0), bench.submit, max_examples=100, deadline=FOREVER)
     assert found is not None
     failing = [case for case in bench.seen if len(case.step.samples) > 2]
     assert found.case.size == min(case.size for case in failing)
@@ -63,7 +71,7 @@ def test_the_smallest_of_the_first_failures_is_shown() -> None:
 
 def test_a_search_that_is_late_still_draws_some() -> None:
     bench = Bench(most=1000)
-    assert search(Space(), bench.submit, max_examples=1000, seed=0, deadline=0.0) is None
+    assert search(draws(Space(), 0), bench.submit, max_examples=1000, deadline=0.0) is None
     assert MIN_EXAMPLES <= len(bench.seen) <= MIN_EXAMPLES + 3 * MAX_BATCH
 
 

@@ -25,7 +25,7 @@ SPACE = Space(
     min_units=2,
     fan_out=True,
 )
-DRAWS = 300
+DRAWS = 1000
 
 
 def traits(case: Case) -> set[str]:

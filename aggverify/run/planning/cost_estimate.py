@@ -1,7 +1,7 @@
 """What a plan costs before anything is run.
 
-Of each check the cases that are listed, those that may be made for what has not run, those that are
-drawn, and those that other checks have of it.
+Of each check the cases that are listed, those that are drawn, and those that other checks have of
+it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ class CostItem:
 
     check: str
     listed: int
-    steered: int
     drawn: int
     branches: int = 0
     """For other checks, on cases that it has found to take every branch."""
 
     @property
     def cases(self) -> int:
-        return self.listed + self.steered + self.drawn + self.branches
+        return self.listed + self.drawn + self.branches
 
 
 def estimate_cost(plan: Plan) -> tuple[CostItem, ...]:
@@ -39,9 +38,8 @@ def estimate_cost(plan: Plan) -> tuple[CostItem, ...]:
         CostItem(
             entry.check.name,
             _listed(entry.check, plan.subject, entry.space),
-            plan.subject.claim.budget.steered if entry.check.steers else 0,
             entry.examples,
-            _on_branches(plan.subject) if entry.check.steers else 0,
+            _on_branches(plan.subject) if entry.check.looks_at_branches else 0,
         )
         for entry in plan.entries
         if entry.instead is None and entry.space is not None

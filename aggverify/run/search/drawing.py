@@ -3,111 +3,110 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count, islice
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.strategies import SearchStrategy
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
 from aggverify.checks import Finding
+from aggverify.checks.spaces import spread
 from aggverify.execution.budget import MIN_EXAMPLES
-from aggverify.generation.repeatable import deterministic_draws
+from aggverify.execution.subject import Subject
+from aggverify.generation.backend import BACKEND, seeded
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
+from aggverify.generation.stream import LAYOUTS, Stream
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
 from aggverify.steps.case import Case
 
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
-LAYOUTS = 4
-"""Layouts of each drawn step: drawing a step costs more than running it, another layout little."""
+STEPS = 16
+"""Drawn at a time, with a seed of their own."""
 
 
-Drawn = TypeVar("Drawn")
+@lru_cache(maxsize=16)
+def stream(spaces: tuple[Space, ...], seed: int) -> Stream:
+    """Return the stream of these spaces; whoever asks again gets what was drawn already."""
+    return Stream(spaces, lambda space, layouts=LAYOUTS: draws(space, seed, layouts))
 
 
-class Enough(BaseException):
-    """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
+def stream_of(subject: Subject) -> Stream:
+    """Every layout that the subject can be given: of steps without an empty sample, and with."""
+    full = spread(subject, cp=8, micro_batches=4, min_units=1)
+    empty = replace(full, empty_samples=True, blank_a_unit=True)
+    return stream((full, empty), subject.claim.seed)
 
 
 def drawn(space: Space, number: int, seed: int) -> list[Case]:
     """So many different cases of a space, or as many as it is found to have; nothing is run."""
-    found: dict[Case, None] = {}
-
-    def draw(cases: Sequence[Case]) -> None:
-        found.update(dict.fromkeys(cases))
-        if len(found) >= number:
-            raise Enough
-
-    _draw(space, draw, max_examples=number, seed=seed)
-    return list(found)[:number]
+    return list(islice(draws(space, seed), number))
 
 
-def _draw(
-    space: Space, draw: Callable[[Sequence[Case]], None], *, max_examples: int, seed: int
-) -> None:
-    """Hand over what Hypothesis draws, until that leaves."""
-    _run(related(space, LAYOUTS), draw, (Phase.generate,), max_examples=max_examples, seed=seed)
+def draws(space: Space, seed: int, layouts: int = LAYOUTS) -> Iterator[Case]:
+    """Draw different cases of a space for as long as new ones come.
+
+    ``layouts``: of each step at most. The first ones are the same, however many are asked for.
+    """
+    found: set[Case] = set()
+    for n in count():
+        some = dict.fromkeys(_some(space, f"{seed}/{n}", layouts))
+        new = [case for case in some if case not in found]
+        if not new:
+            return
+        found.update(new)
+        yield from new
 
 
-def _run(
-    strategy: SearchStrategy[Drawn],
-    draw: Callable[[Drawn], None],
-    phases: Sequence[Phase],
-    *,
-    max_examples: int,
-    seed: int,
-) -> None:
+def _some(space: Space, seed: str, layouts: int) -> list[Case]:
+    """Draw the cases of STEPS steps."""
+    found: list[Case] = []
     # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
     configured = settings(
-        max_examples=max_examples,
-        phases=phases,
+        max_examples=STEPS,
+        phases=(Phase.generate,),
         database=None,
         deadline=None,
-        derandomize=False,
         verbosity=Verbosity.quiet,
-        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
+        backend=BACKEND,
     )
-    with suppress(Enough), deterministic_draws():
-        hypothesis.seed(seed)(configured(hypothesis.given(strategy)(draw)))()
+
+    def keep(cases: tuple[Case, ...]) -> None:
+        found.extend(cases)
+
+    with seeded(seed):
+        configured(given(related(space, layouts))(keep))()
+    return found
 
 
 def search(
-    space: Space,
+    cases: Iterable[Case],
     submit: Submit,
     *,
     max_examples: int,
-    seed: int,
     deadline: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Finding | None:
     """Return the finding on the smallest of the first cases that fail, or None.
 
-    Drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds of
-    ``clock``.
+    They are drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds
+    of ``clock``.
     """
     judged: Judged = {}
     batch: list[Case] = []
     pipeline = Pipeline(submit)
-    taken: set[Case] = set()
-
-    def draw(drawn: Sequence[Case]) -> None:
+    for case in islice(cases, max_examples):
         late = clock() > deadline and len(judged) >= MIN_EXAMPLES
-        if late or len(taken) >= max_examples or any(judged.values()):
-            raise Enough
-        new = [case for case in dict.fromkeys(drawn) if case not in taken]
-        new = new[: max_examples - len(taken)]
-        taken.update(new)
-        batch.extend(new)
+        if late or any(judged.values()):
+            break
+        batch.append(case)
         # Small batches first: most faults show at once.
         if len(batch) >= min(MAX_BATCH, 2 + len(judged)):
-            judged.update(pipeline.push(list(batch)))
-            batch.clear()
-
-    _draw(space, draw, max_examples=max_examples, seed=seed)
+            judged.update(pipeline.push(batch))
+            batch = []
     if batch and not any(judged.values()):
         judged.update(pipeline.push(batch))
     judged.update(pipeline.drain())

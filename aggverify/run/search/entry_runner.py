@@ -130,12 +130,12 @@ def _found(
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
-    finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
+    finding = run.run(examples=entry.examples, deadline=deadline)
     if finding is None and check.only is None and run.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.statistics.observer.cut_short.append(model.Cut(check.name, drawn, entry.examples))
-    if finding is None and check.steers:
+    if finding is None and check.looks_at_branches:
         _found_on_branches(run, reported, emit)
     # What runs last has a branch to show, which in another dimension is the same one.
     most = 1 if check.last else MOST

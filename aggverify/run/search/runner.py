@@ -21,13 +21,12 @@ from aggverify.execution.run_spec import as_run_spec
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
-from aggverify.generation.steering import steered
 from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.cost_estimate import catalogue, first_cases
 from aggverify.run.search.dedup import same_cause
-from aggverify.run.search.drawing import search
+from aggverify.run.search.drawing import draws, search, stream_of
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.shrink import shrink
@@ -38,8 +37,6 @@ from aggverify.world import Fault
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
-STEERED = 16
-"""Cases made at a time for what has not run; what they have run decides on the next ones."""
 MOST_TOKENS = 20_000
 """Of a case that every property is looked at on."""
 LOOPS = 2
@@ -90,7 +87,6 @@ class CheckRun:
     _ran: BranchCoverage = field(default_factory=BranchCoverage)
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
-    _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
@@ -99,7 +95,7 @@ class CheckRun:
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
-    def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
+    def run(self, *, examples: int, deadline: float) -> Finding | None:
         """Return the finding on the smallest case that shows it, or None when every case passes.
 
         ``deadline``: in seconds of :meth:`clock`. Raises OutOfTime where the whole
@@ -110,17 +106,12 @@ class CheckRun:
             return self.found if self.check.confirming is None else self._made_small()
         self.found = self.stored_failure()
         self.phase = Phase.SEARCH
-        self.found = (
-            self.found
-            or self.steered_failure()
-            or search(
-                self.check.draws(self.space),
-                self._look,
-                max_examples=examples,
-                seed=seed,
-                deadline=deadline,
-                clock=self.clock,
-            )
+        self.found = self.found or search(
+            stream_of(self.subject).cases(self.check.draws(self.space), examples),
+            self._look,
+            max_examples=examples,
+            deadline=deadline,
+            clock=self.clock,
         )
         return self._made_small()
 
@@ -179,10 +170,9 @@ class CheckRun:
         if self.found is None and drawn:
             self.phase = Phase.SEARCH
             self.found = search(
-                self.check.draws(rest),
+                draws(self.check.draws(rest), seed),
                 self._look,
                 max_examples=FURTHER,
-                seed=seed,
                 deadline=math.inf,
             )
         return self._made_small()
@@ -205,36 +195,11 @@ class CheckRun:
         """Execute the variants of all these cases and judge them, one finding or None each."""
         return self.submit(cases).findings()
 
-    def steered_failure(self) -> Finding | None:
-        """Return the first finding among cases for what has not run of the reducer.
-
-        They are as many as the profile has. What of it has run is this check's own doing, so that
-        they are the same ones whatever ran before it.
-        """
-        left = self.subject.claim.budget.steered if self.check.steers else 0
-        while left > 0:
-            wanted = steered(
-                self.space,
-                self.subject.found.conditions,
-                self.subject.found.constants,
-                self._ran.outcomes,
-                self._examples,
-            )
-            cases = list(islice((c for c in wanted if c not in self._done), min(left, STEERED)))
-            if not cases:
-                return None
-            left -= len(cases)
-            self.look()
-            found = next(filter(None, self.findings(cases)), None)
-            if found is not None:
-                return found
-        return None
-
     def on_branches(self) -> Iterator[Case]:
         """Yield cases that together take every branch of the reducer's code, the rarest first.
 
-        Of a check that steers, of branches that any of them took; then some around its constants,
-        which branch unseen.
+        Of branches that any case took of the check that looks at them; then some around the
+        constants, which branch unseen.
         """
         taken = [*dict.fromkeys(self._examples.values())][::-1]
         neighbours = filter(None, around(self.space, self.subject.found.constants))
@@ -254,8 +219,7 @@ class CheckRun:
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
         wanted = [c for group in variants for c in group]
-        if self.check.steers:
-            self._done.update(cases)
+        if self.check.looks_at_branches:
             wanted = [replace(as_run_spec(c), noted=True) for c in wanted]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
@@ -276,7 +240,7 @@ class CheckRun:
         self.statistics.observer.extent.add_virtual([e.case for e in mine if e.virtual])
         self.talks |= any(e.communicates for e in mine)
         self.statistics.observer.covered.add(mine)
-        if self.check.steers:
+        if self.check.looks_at_branches:
             self._ran.add(mine)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
