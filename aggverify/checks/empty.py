@@ -61,4 +61,5 @@ CHECK = Check(
     project=project,
     control_first=True,
     alone_after=(LAYOUT,),
+    max_examples=75,
 )

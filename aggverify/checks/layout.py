@@ -38,6 +38,7 @@ def _check(
     cp: int = 1,
     micro_batches: int = 1,
     needs: tuple[Need, ...] = (),
+    max_examples: int | None = 75,
 ) -> Check:
     def space(subject: Subject) -> Space | None:
         found = spread(subject, dp=dp, cp=cp, micro_batches=micro_batches)
@@ -58,6 +59,7 @@ def _check(
         control_first=True,
         aspect=LAYOUT,
         needs=needs,
+        max_examples=max_examples,
     )
 
 
@@ -91,4 +93,5 @@ COMBINED = _check(
     cp=4,
     micro_batches=3,
     needs=(Need(LAYOUT, "a single dimension already fails"),),
+    max_examples=None,
 )
