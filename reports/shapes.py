@@ -32,7 +32,7 @@ from aggverify.run.opening import loaded  # noqa: E402
 from aggverify.run.outcome.statistics import RunStatistics  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
-from aggverify.run.search.drawing import search  # noqa: E402
+from aggverify.run.search.drawing import draws, search  # noqa: E402
 from aggverify.run.search.entry_runner import on_branches, run_check  # noqa: E402
 from aggverify.run.search.runner import CheckRun  # noqa: E402
 from aggverify.run.session import prepared  # noqa: E402
@@ -46,10 +46,7 @@ from tests.corpus.table import WRONG  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
-STEERED = "steered"
 OTHERS = "every property on all branches"
-LISTS = (STEERED, OTHERS)
-"""What follows the listed cases of the check that steers."""
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "virtual worlds, pretended counts": ("holds_in_larger_worlds", "counts_of_a_larger_step"),
     "backward, no_grad, autocast": (
@@ -65,7 +62,6 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 BRANCHES = Request("tests.corpus.branches.right:fused_rows_are_scaled_back", modes=("token_mean",))
 NEEDS: Mapping[str, Request] = {
     CONSTANTS: BRANCHES,
-    STEERED: BRANCHES,
     OTHERS: BRANCHES,
     "every log key": Request(
         target="tests.corpus.blind.worlds.nodes:logs_what_it_has", modes=("token_mean",)
@@ -76,7 +72,7 @@ NEEDS: Mapping[str, Request] = {
 }
 """Right reducers that have what a shape is about: numbers, conditions, logs, collectives."""
 WORLDS = (1, 2, 4, 8)
-SHAPES = (CONSTANTS, *FAMILIES, *LISTS, *CHECKS)
+SHAPES = (CONSTANTS, *FAMILIES, OTHERS, *CHECKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +103,12 @@ def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
 
 def of_shape(shape: str) -> list[Check]:
     """The checks that run a shape, and nothing else."""
-    if shape in LISTS:
-        # The lists are what it starts from; what they find by themselves is theirs.
+    if shape == OTHERS:
+        # The lists are what they start from; what those find by themselves is theirs.
         return [shapes.CHECK]
     if shape in CHECKS:
         return [check(name) for name in CHECKS[shape]]
-    return [replace(shapes.CHECK, steers=False, stored=partial(listed, shape=shape))]
+    return [replace(shapes.CHECK, stored=partial(listed, shape=shape))]
 
 
 def runs(subject: Subject, shape: str, executor: Executor) -> tuple[int, bool]:
@@ -123,31 +119,20 @@ def runs(subject: Subject, shape: str, executor: Executor) -> tuple[int, bool]:
             continue
         run = CheckRun(entry.check, subject, entry.space, executor, RunStatistics())
         found = run.stored_failure()
-        if shape in LISTS:
-            return after_lists(run, shape) if found is None else (0, False)
+        if shape == OTHERS:
+            before, other = run.cases, on_branches(run) if found is None else None
+            return run.cases - before, other is not None
         if found is None and shape in CHECKS and entry.examples:
             found = search(
-                entry.check.draws(entry.space),
+                draws(entry.check.draws(entry.space), seed=0),
                 run.submit,
                 max_examples=entry.examples,
-                seed=0,
                 deadline=math.inf,
             )
         cases += run.cases
         if found is not None:
             return cases, True
     return cases, False
-
-
-def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
-    """As ``runs``, of what follows the lists: each where nothing before it has found anything."""
-    before, failed = run.cases, run.steered_failure() is not None
-    if shape == STEERED:
-        return run.cases - before, failed
-    if failed:
-        return 0, False
-    before, other = run.cases, on_branches(run)
-    return run.cases - before, other is not None
 
 
 def found_by(wanted: Request, pool: Pool) -> list[str]:
@@ -243,9 +228,8 @@ def report(
         "Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "What is steered to, and every property on all branches, begin",
-        "with all listed cases, which are not counted, and are not asked of a reducer that what",
-        "is before them finds.",
+        "Every property on all branches begins with all listed cases, which are not counted,",
+        "and is not asked of a reducer that these find.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
@@ -254,7 +238,7 @@ def report(
         mine = [name for name, by in found.items() if shape in by]
         alone = sorted(name for name in mine if found[name] == [shape])
         names = f": {', '.join(f'`{name}`' for name in alone)}" if alone else ""
-        ratio = f"{one.seconds / torch:.2f}" if shape not in LISTS else "with the lists"
+        ratio = f"{one.seconds / torch:.2f}" if shape != OTHERS else "with the lists"
         lines.append(
             f"| {shape} | {one.cases} | {one.steps} | {ratio} | {len(mine)} | {len(alone)}{names} |"
         )

@@ -23,7 +23,7 @@ from aggverify.steps.case import Case
 from aggverify.world import Pool
 
 TARGET = "tests.corpus.branches.right:fused_rows_are_scaled_back"
-"""Right, with numbers, a dtype and conditions to steer to."""
+"""Right, with numbers, a dtype and conditions."""
 SOME = ("holds_where_code_branches", "holds_in_larger_worlds", "linear_in_the_losses")
 
 UNHURRIED = 3600.0
