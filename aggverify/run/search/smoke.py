@@ -101,7 +101,7 @@ def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFindi
         return ReportedFinding(stored_case(subject, finding), finding, known, True)
     [shown] = executor.run(subject, [RunSpec(case, show=True)])
     call = Call(tuple(Given(*each) for each in shown.given), subject.convention.returns)
-    # What it was given and must return says it all, but for an exception known by its words.
+    # What it was given and must return is enough, but for an exception known by its words.
     cause = known if known is not None and known.bug is not None and known.bug.error else None
     return ReportedFinding(stored_case(subject, finding), finding, cause, True, call=call)
 
