@@ -110,7 +110,6 @@ CHECK = Check(
     name=NAME,
     title="one step of 512 rollouts of up to 32,768 tokens",
     space=space,
-    variants=lambda case: (case,),
     judge=_judge,
     only=_listed,
     only_with=PRODUCTION,
