@@ -162,7 +162,7 @@ def _enough(
     """Return a precision at which the error bound is smaller than any two boundaries are apart.
 
     The scalar is a fraction whose denominator has at most q bits, so it is 0 or at least 2^-q in
-    magnitude, and a boundary between two results of ``target`` bits is a multiple of
+    magnitude. A boundary between two results of ``target`` bits is a multiple of
     2^-(q + target + 1): the two coincide or are 2^-(2q + target + 1) apart.
     """
     losses = [x for kept in values for x in kept]

@@ -42,9 +42,9 @@ def judge(
 ) -> Finding | None:
     """Compare what is merged of one rank's numbers with what is merged of the layout's.
 
-    Not judged are keys that do not change with the losses, since they may describe the layout, and
-    keys that are equal everywhere, since they may be of the whole step already. ``case``: the one
-    whose ``variants`` were run.
+    Keys that do not change with the losses are not judged: they may describe the layout. Nor are
+    keys that are equal everywhere: they may be of the whole step already. ``case``: the one whose
+    ``variants`` were run.
     """
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)

@@ -43,9 +43,8 @@ def _is_selection(kept: Bits, case: Case, alone: Weights, spread: Weights, split
     """Whether other unmasked tokens take part than on one rank (T18).
 
     A token that is let in was compared among fewer. One that is lost is evidence only for a code
-    that ``splits``, as shards cut wrongly lose tokens as well, and only where the others of its
-    place are left and keep their ratios: a statistic of values, such as a mean of one value, may
-    leave nothing of it.
+    that ``splits``: shards cut wrongly lose tokens, too. The others of its place must be left, and
+    keep their ratios: a statistic of values, such as a mean of one value, may leave nothing of it.
     """
     lost = kept & (alone != 0) & (spread == 0)
     let_in = kept & (alone == 0) & (spread != 0)
