@@ -93,6 +93,42 @@ def test_a_loop_that_never_comes_back_is_neither_a_finding_nor_a_pass(
         triage_finding(run, LOOPED, Evidence(), lambda seen: None)  # type: ignore[arg-type]
 
 
+LEFT = Fault("diverged", 1, "ranks disagree on collective 1", size=2)
+DISAGREE = replace(_found(), code="AGV404", fault=LEFT, message=LEFT.message)
+WAIT = replace(DISAGREE, code="AGV405", fault=replace(LEFT, kind="blocked"))
+
+
+class _Fails:
+    """The run of a check whose step passes every ``each``-th time."""
+
+    subject, check = PLAIN, replace(CHECKS[0], as_found=True)
+
+    def __init__(self, each: int) -> None:
+        self.each, self.runs, self.executor = each, 0, self
+
+    def patient(self) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def judge_again(self, case: Case) -> Finding | None:
+        self.runs += 1
+        return DISAGREE if self.runs % self.each else None
+
+
+def test_what_fails_every_time_is_not_flaky_in_however_many_ways_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(triage, "_again", lambda run, finding: WAIT)
+    for name in ("needs_a_past", "explained", "located"):
+        monkeypatch.setattr(triage, name, lambda *_: None)
+    seen, found = list[Finding](), Evidence()
+    triage_finding(_Fails(each=1000), DISAGREE, found, seen.append)  # type: ignore[arg-type]
+    assert (found.confirmed, found.flaky, seen) == (True, None, [DISAGREE])
+    found = Evidence()
+    triage_finding(_Fails(each=10), DISAGREE, found, seen.append)  # type: ignore[arg-type]
+    assert found.confirmed and found.flaky is not None and seen == [DISAGREE]
+    assert found.flaky.message.startswith("24 of 26 runs of this step failed: ranks disagree")
+
+
 def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
     executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,9 @@ def triage_finding(
     if not found.confirmed and run.check.confirming is not None and not ran_away:
         return
     if not found.confirmed and (ran_away or is_flaky(finding.fault)):
-        times = runs = 0
+        # Of a loop only another one counts; any other failure may show in several ways, as ranks
+        # that wait and ranks that disagree are seen by who comes first.
+        times, runs = int(again is not None and not ran_away), 0
         with run.executor.patient():
             # A loop without an end takes its whole limit each time: seen twice is enough.
             while runs < RUNS and not (ran_away and times):
@@ -75,11 +77,12 @@ def triage_finding(
             # many times what the reducer takes.
             raise NotJudged(f"in one of {runs + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
-        if finding.fault is not None and skipped(finding.fault):
-            # What its ranks issued shows that some left others waiting, however often that happens.
-            found.diagnosis = failure(run.subject, finding, run.executor)
-        found.flaky = flaky_finding(finding, 1 + times, runs + 2)
-        return
+        if times <= runs:
+            if finding.fault is not None and skipped(finding.fault):
+                # What its ranks issued shows that some left others waiting, however often that is.
+                found.diagnosis = failure(run.subject, finding, run.executor)
+            found.flaky = flaky_finding(finding, 1 + times, runs + 2)
+            return
     if not found.confirmed and finding.fault is None:
         # Whatever else could be observed now is of ranks in another state; what is reported first
         # of the very case has its own diagnosis.
