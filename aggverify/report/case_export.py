@@ -18,7 +18,7 @@ from aggverify.run.export import STAND_INS, Export
 RUNNER, CASE, REDUCER = "run.py", "case.json", "reducer.py"
 ADAPTER, HELPER = "adapter.py", "stand_ins.py"
 MOST_BYTES = 1 << 24
-"""Of a reducer's file, or an adapter's."""
+"""Largest file of a reducer or an adapter that is copied."""
 
 
 def check_empty(folder: Path) -> None:
