@@ -89,8 +89,8 @@ def check(
 ) -> Compared:
     """Return the reducer of the snapshot, or another ``target``, next to the record.
 
-    Raises AggverifyError where it cannot be run, or may not be: a snapshot is data. Of what it names,
-    only a file in the project is run unasked, and never an engine or adapter of the person's.
+    Raises AggverifyError where it cannot be run, or may not be: a snapshot is data. Of what it
+    names, only a file in the project is run unasked, and never one's own engine or adapter.
     """
     wanted = parse_target(target or _found_again(snapshot.target))
     for claim in snapshot.claims.values():
