@@ -36,8 +36,8 @@ def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
             if key not in _BROUGHT or not plugins.declared(_BROUGHT[key]):
                 raise unknown(_called(key), name, names)
     for key in ("backend", "device"):
-        if (name := given.get(key)) is not None and name not in known[key]["enum"]:
-            raise unknown(key, name, known[key]["enum"])
+        if (value := given.get(key)) is not None and value not in known[key]["enum"]:
+            raise unknown(key, value, known[key]["enum"])
     if (color := given.get("color", COLORS[0])) not in COLORS:
         raise unknown("color", color, COLORS)
     _refuse_readings(known["policy"]["properties"], given.get("policy", {}))
