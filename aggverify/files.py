@@ -134,8 +134,12 @@ def put(path: Path, text: str) -> None:
         else:
             _write_into(path, text)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"cannot write {path}: {reason}") from None
+        raise InputError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Return why a file cannot be used; a ValueError is of a name that no file can have."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _own_output(found: os.stat_result | None) -> int | None:

@@ -161,9 +161,8 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
     ]
     found = nearest(own) or (own[0] if len(own) == 1 else None)
     if found is None or not Adapter(found).plain or not found.required:
-        choose(
-            target, description, "auto", undeclared()
-        )  # raises a better explanation if it has one
+        # Raises with what is known of the target, unless that has a convention's shape.
+        choose(target, description, "auto", undeclared())
         raise CandidateError(f"{target.text}: nothing there that an adapter could call")
     return found
 
