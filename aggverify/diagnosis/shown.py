@@ -57,7 +57,8 @@ def _whole_samples(o: WeightObservation) -> bool:
     sample = o.tokens.sample
     dropped = _is_dropped(o)
     count = np.bincount(sample[o.mask])
-    return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
+    left_out = np.bincount(sample[dropped], minlength=len(count))
+    return bool(((left_out == 0) | (left_out == count)).all())
 
 
 def _integer_weights(observations: Sequence[WeightObservation]) -> ObservedSign | None:

@@ -24,12 +24,14 @@ MOST_BYTES = 1 << 24
 def check_empty(folder: Path) -> None:
     """Raise InputError unless the folder is there and empty, or can be made."""
     try:
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise InputError(f"--export {folder} is no folder: name an empty one, or a new one")
-        if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"--export {folder} is not empty: name an empty folder, or a new one")
+        no_folder = folder.is_symlink() or (folder.exists() and not folder.is_dir())
+        holds_files = not no_folder and folder.is_dir() and any(folder.iterdir())
     except (OSError, ValueError) as error:
         raise InputError(f"--export {folder}: {reason_of(error)}") from None
+    if no_folder:
+        raise InputError(f"--export {folder} is no folder: name an empty one, or a new one")
+    if holds_files:
+        raise InputError(f"--export {folder} is not empty: name an empty folder, or a new one")
 
 
 def write(made: Export, folder: Path) -> list[str]:

@@ -17,8 +17,11 @@ _SIGNS = {"unmasked": "#", "masked": ".", "rejected": "x"}
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 check``, ``2 checks``."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+    """``1 check``, ``2 checks``; also ``2 batches`` and ``2 lists of checks``."""
+    if n == 1:
+        return f"1 {noun}"
+    head, of, what = noun.partition(" of ")
+    return f"{n} {head}{'es' if head.endswith('ch') else 's'}{of}{what}"
 
 
 def fraction(value: Fraction) -> str:

@@ -63,7 +63,7 @@ def fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) 
                 left[what] += 1
             else:
                 shown = longer
-    missing = [counted(n, what).replace("checkss", "checks") for what, n in left.items() if n]
+    missing = [counted(n, what) for what, n in left.items() if n]
     if missing:
         shown += f"\n{' and '.join(missing)} left out here for lack of room.\n"
     return shown
