@@ -44,7 +44,7 @@ class Assignment:
     term: int | None = None
     """The one that has values (modulo their number); None for the losses."""
     arrival: str = ""
-    """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
+    """When asynchronous collectives complete (``world.deferred_completion``); "" for any time."""
     scale: float = 1.0
     """What the candidate's loss is multiplied by before backward."""
     under: str = ""
