@@ -46,7 +46,7 @@ class RetryPolicy:
     """By what ranks were ended from outside."""
     _first_seconds: float = 0.0
     _tried: set[float] = field(default_factory=set)
-    """Longer times that a case which ran away was already given."""
+    """Longer times that were considered already for a case which ran away."""
     _waits: int = 0
     _ends_itself: bool = False
 
