@@ -70,7 +70,7 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 def different(calls: Calls, what: str) -> Disagreement | None:
     """Return the odd one out of the collectives that ranks wait in, None when all are the same."""
-    return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
+    return _odd_one_out({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
 Group = tuple[str, tuple[int, ...]]
@@ -103,12 +103,12 @@ def _in_group(
                 at[rank] = None
         which = f"collective {position + 1} of ranks {_ranks(members)}"
         descriptions = {rank: "none" if call is None else call.call for rank, call in at.items()}
-        found = _apart(descriptions, f"ranks disagree on {which}", at)
+        found = _odd_one_out(descriptions, f"ranks disagree on {which}", at)
         if found is not None:
             return found
     sums = {r: str(traces[r].checksums.get(name, 0)) for r in here if traces[r].complete}
     what = f"later collectives of ranks {_ranks(members)} (checksums)"
-    return _apart(sums, f"ranks disagree on {what}")
+    return _odd_one_out(sums, f"ranks disagree on {what}")
 
 
 def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
@@ -127,13 +127,13 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
         for number, counts in enumerate(zip(*mine.values(), strict=False)):
             descriptions = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
             job = f"{name}{number}" if name.endswith("/") else name
-            found = _apart(descriptions, f"ranks disagree on {which} (group {job})")
+            found = _odd_one_out(descriptions, f"ranks disagree on {which} (group {job})")
             if found is not None:
                 return found
     return None
 
 
-def _apart(
+def _odd_one_out(
     descriptions: Mapping[int, str], what: str, calls: Calls | None = None
 ) -> Disagreement | None:
     """Return the odd one out of the ranks' descriptions, with the lines that show it."""
@@ -145,14 +145,14 @@ def _apart(
     calls = calls or {}
     texts = [text + _place(calls.get(ranks[0])) for text, ranks in at.items()]
     ranks = list(at.values())
-    return Disagreement(_odd(ranks), _worded(what, texts, ranks), calls)
+    return Disagreement(_rank_at_fault(ranks), _worded(what, texts, ranks), calls)
 
 
 def _place(call: Collective | None) -> str:
     return f" at {call.place}" if call is not None and call.place else ""
 
 
-def _odd(ranks: Sequence[Sequence[int]]) -> int:
+def _rank_at_fault(ranks: Sequence[Sequence[int]]) -> int:
     """Return the first of the fewest ranks; among as many, of those that differ from the lowest."""
     lowest = min(map(min, ranks))
     return min(ranks, key=lambda same_ranks: (len(same_ranks), lowest in same_ranks, same_ranks))[0]

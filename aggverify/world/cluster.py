@@ -28,7 +28,7 @@ from aggverify.world.faults import NO_EXCESS, PoolError, ResourceOveruse, Templa
 from aggverify.world.in_flight import WorldKey
 from aggverify.world.launching import Ending, NoRoom
 from aggverify.world.link import Link
-from aggverify.world.mail import Ear, Post
+from aggverify.world.mail import Post, ReadableQueue
 from aggverify.world.options import Options
 from aggverify.world.remote_ranks import RemoteInspector, RemoteLink, RemotePage
 from aggverify.world.rendezvous import LOOPBACK_INTERFACE, PATIENCE, RankInfo, unreachable
@@ -122,12 +122,12 @@ class Cluster:
             "options": given,
             "backend": options.backend.name,
         }
-        source = self.sources[number] = RemoteTemplate(self, number)
+        template = self.sources[number] = RemoteTemplate(self, number)
         each = self.ask_all(message, options.turn)
         failed = [(n, answer["failure"]) for n, answer in each.items() if "failure" in answer]
         if failed:
-            self.kill(source)
-            source.close()
+            self.kill(template)
+            template.close()
             host, failure = failed[0]
             if len(failed) < len(each):
                 failure["message"] += f" (on rank {host}, not on all {len(each)})"
@@ -135,15 +135,15 @@ class Cluster:
         found = [answer["description"] for answer in each.values()]
         for n, description in enumerate(found):
             if _imported(description) != _imported(found[0]):
-                self.kill(source)
-                source.close()
+                self.kill(template)
+                template.close()
                 raise PoolError(
                     f"rank {n} has imported something else than rank 0: is it the same file, with "
                     "the same packages, on every machine?"
                 )
-        source.description = found[0]
-        source.lacks_threads = any(answer["lacks_threads"] for answer in each.values())
-        return source
+        template.description = found[0]
+        template.lacks_threads = any(answer["lacks_threads"] for answer in each.values())
+        return template
 
     def require(self, backend: Backend) -> int:
         """Return 0, as there are processors only.
@@ -155,17 +155,17 @@ class Cluster:
         self._met(lambda: None)
         return 0
 
-    def excess(self, source: RemoteTemplate) -> ResourceOveruse:
-        """Return what a source was ended for."""
-        each = self.ask_all({"op": "excess", "template": source.number})
+    def excess(self, template: RemoteTemplate) -> ResourceOveruse:
+        """Return what a template was ended for."""
+        each = self.ask_all({"op": "excess", "template": template.number})
         found = (ResourceOveruse(*answer.get("excess", ())) for answer in each.values())
         return next(filter(None, found), NO_EXCESS)
 
-    def kill(self, source: RemoteTemplate) -> None:
-        """End a source and its ranks; nothing more is heard of them."""
-        self.sources.pop(source.number, None)
+    def kill(self, template: RemoteTemplate) -> None:
+        """End a template and its ranks; nothing more is heard of them."""
+        self.sources.pop(template.number, None)
         for host in range(self.seat.size):
-            self.send(host, {"op": "close", "template": source.number})
+            self.send(host, {"op": "close", "template": template.number})
 
     def close(self) -> None:
         """Nothing: hosts are the command's, and end with it."""
@@ -250,16 +250,16 @@ class Cluster:
             self._answers.put((letter["id"], letter["answer"]))
         elif "gone" in letter:
             self._lost(f"host/{letter['from']}", letter["gone"])
-        elif (source := self.sources.get(letter.get("template", 0))) is not None:
-            source.hear(letter, blob)
+        elif (template := self.sources.get(letter.get("template", 0))) is not None:
+            template.deliver(letter, blob)
 
     def _lost(self, name: str, why: str) -> None:
         """By a thread: a host is, or the store."""
         rank = name.rpartition("/")[2]
         gone = f"the process of rank {rank}, of {self.seat.size} launched, is gone: {why}"
         self.lose(gone if rank else why)
-        for source in list(self.sources.values()):
-            source.endings.put({})
+        for template in list(self.sources.values()):
+            template.endings.put({})
 
     def lose(self, why: str) -> None:
         """Nothing more is asked, for this reason; the first one counts."""
@@ -297,16 +297,16 @@ class Cluster:
 class RemoteTemplate:
     """A handler constructed in every host; a ``TemplateHandle``."""
 
-    hosts: Cluster
+    cluster: Cluster
     number: int
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
-    endings: Ear = field(default_factory=Ear)
+    endings: ReadableQueue = field(default_factory=ReadableQueue)
     """What hosts report of what their ranks are forked from; nothing where all is lost."""
     links: dict[tuple[int, int], RemoteLink] = field(default_factory=dict)
     """By world and host."""
 
-    def hear(self, letter: dict[str, Any], blob: bytes) -> None:
+    def deliver(self, letter: dict[str, Any], blob: bytes) -> None:
         """By the thread that reads what hosts write."""
         if "world" not in letter:
             self.endings.put(letter)
@@ -314,17 +314,17 @@ class RemoteTemplate:
             link.put(letter, blob)
 
     @property
-    def sight(self) -> RemoteInspector:
+    def inspector(self) -> RemoteInspector:
         """Of the ranks."""
-        return RemoteInspector(self.hosts, self.number, range(self.hosts.most))
+        return RemoteInspector(self.cluster, self.number, range(self.cluster.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
         """Messages of each host's process that its rank is forked from."""
         return {self.endings.fileno(): self._endings}
 
     def _endings(self) -> list[Ending]:
-        self.hosts.check()
-        letters = [letter for (letter,) in self.endings.taken()]
+        self.cluster.check()
+        letters = [letter for (letter,) in self.endings.take_all()]
         if any("over" in letter for letter in letters):
             raise ConnectionResetError("the template process ended")
         # A host has one rank in each world, whatever is sent there.
@@ -332,9 +332,9 @@ class RemoteTemplate:
 
     def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
         """Have each of the first hosts fork its rank; raises NoRoom."""
-        if key.size > self.hosts.most:
-            raise NoRoom(f"{self.hosts.most} processes were launched")
-        pages = [RemotePage(self.hosts, self.number, world, n) for n in range(key.size)]
+        if key.size > self.cluster.most:
+            raise NoRoom(f"{self.cluster.most} processes were launched")
+        pages = [RemotePage(self.cluster, self.number, world, n) for n in range(key.size)]
         links: list[Link] = []
         for page in pages:
             link = self.links[world, page.host] = RemoteLink(page)
@@ -347,9 +347,9 @@ class RemoteTemplate:
             "backend": key.backend.name,
             "memory": memory,
             "alone": alone,
-            "interface": self.hosts.interface,
+            "interface": self.cluster.interface,
         }
-        each = self.hosts.ask(dict.fromkeys(range(key.size), request))
+        each = self.cluster.ask(dict.fromkeys(range(key.size), request))
         for n, answer in each.items():
             if "refused" in answer:
                 self.end(world)
@@ -362,7 +362,7 @@ class RemoteTemplate:
         """Have its ranks ended."""
         for each, host in [key for key in self.links if key[0] == world]:
             del self.links[each, host]
-            self.hosts.send(host, {"op": "kill", "template": self.number, "world": world})
+            self.cluster.send(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
         """Let go of its file."""

@@ -27,13 +27,13 @@ from aggverify.world.world import World
 
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
 # state in every call, would have most of them run twice.
-_MOST_ODD = 8
+_MOST_ANOMALIES = 8
 # How often it is looked into whether there is room for a job in fresh ranks without any others:
 # where it is often needed there is too little to go on with.
-_MOST_CLEARED = 20
+_MOST_EXCLUSIVE = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
-_PLENTY = 4
-_GATHER = 0.001
+_ENOUGH_IN_FLIGHT = 4
+_GATHER_SECONDS = 0.001
 # Nothing is due: only a safety net, since everything that happens makes a file readable.
 _IDLE_WAIT = 0.25
 
@@ -44,9 +44,9 @@ class Dispatcher:
     An OSError out of any method means that the template process is gone.
     """
 
-    def __init__(self, opened: TemplateHandle, options: Options, printed: Printed) -> None:
-        self._opened, self._printed = opened, printed
-        self._usual = self._options = options
+    def __init__(self, template: TemplateHandle, options: Options, printed: Printed) -> None:
+        self._template, self._printed = template, printed
+        self._given_options = self._options = options
         self._clock = Clock()
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
@@ -54,13 +54,13 @@ class Dispatcher:
         self._waiting: defaultdict[WorldKey, deque[Task]] = defaultdict(deque)
         # Those that nothing else may be in flight with, in whichever world.
         self._alone: deque[Task] = deque()
-        self._odd = 0
+        self._anomalies = 0
         self._one_world = False
-        self._cleared = 0
+        self._exclusive_runs = 0
         self._born = 0
-        self._memory = memory.OomWatch()
+        self._oom_watch = memory.OomWatch()
         self._known: set[frozenset[tuple[str, int]]] = set()
-        for fd, read in opened.watched().items():
+        for fd, read in template.watched().items():
             self._watch(fd, partial(self._on_process, read))
 
     def add(self, tasks: Iterable[Task]) -> None:
@@ -74,9 +74,11 @@ class Dispatcher:
         if not self._alone:
             for key, waiting in list(self._waiting.items()):
                 if waiting and not self._held_up(key):
-                    self._hand(key, waiting, now, one_by_one=self._odd >= _MOST_ODD)
+                    self._hand_over(
+                        key, waiting, now, one_by_one=self._anomalies >= _MOST_ANOMALIES
+                    )
         elif not any(world.flying for world in self._worlds.values()):
-            self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
+            self._hand_over(self._alone[0].key, self._alone, now, one_by_one=True)
 
     def _held_up(self, key: WorldKey) -> bool:
         """Whether others must have done their work first, since there is room for one world only.
@@ -86,17 +88,19 @@ class Dispatcher:
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
-    def _hand(self, key: WorldKey, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
+    def _hand_over(
+        self, key: WorldKey, waiting: deque[Task], now: float, *, one_by_one: bool
+    ) -> None:
         world = self._worlds.get(key)
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
             world = None
-        afresh = waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1)
+        afresh = waiting[0].exclusive and (world is None or world.used or len(self._worlds) > 1)
         if afresh or (world is None and self._one_world):
             for each in list(self._worlds.values()):
                 self._discard(each)
             world = None
-        alone = waiting[0].cleared or self._one_world
+        alone = waiting[0].exclusive or self._one_world
         world = world or self._start(key, now, alone=alone)
         if world is None:
             return
@@ -136,19 +140,19 @@ class Dispatcher:
         """How many times longer ranks take than on an idle machine; 1.0 where they are far away."""
         links = (link for world in self._worlds.values() for link in world.links)
         pids = [link.pid for link in links if link.pid is not None]
-        return self._opened.sight.contention(pids)
+        return self._template.inspector.contention(pids)
 
     def calm(self) -> None:
         """Hold nothing that has run away or been odd so far against the jobs that come."""
-        self._limit(self._usual)
-        self._odd = 0
+        self._apply(self._given_options)
+        self._anomalies = 0
         self._known.clear()
 
     def careful(self) -> None:
         """Run jobs one by one from now on."""
-        self._odd = _MOST_ODD
+        self._anomalies = _MOST_ANOMALIES
 
-    def hear(self) -> None:
+    def read_output(self) -> None:
         """Read what the first rank of each world has printed by now."""
         for world in self._worlds.values():
             world.links[0].output.read_rest()
@@ -174,7 +178,7 @@ class Dispatcher:
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
             if task.alone or (excess and len(flying) == 1):
-                size, received = task.key.size, self._memory.kernel_report()
+                size, received = task.key.size, self._oom_watch.kernel_report()
                 why = excess.text if excess else _TEMPLATE_KILLED
                 fault = Fault("died", None, why, size, out_of_memory=received)
                 task.deliver(
@@ -202,10 +206,13 @@ class Dispatcher:
     def _poll(self) -> None:
         now = self._clock.now()
         dues = [due for w in self._worlds.values() if (due := w.due(now)) is not None]
-        if min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
+        if (
+            min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0)
+            > _ENOUGH_IN_FLIGHT
+        ):
             # The ranks have enough to do: let answers gather rather than take a processor from
             # them for each.
-            time.sleep(_GATHER)
+            time.sleep(_GATHER_SECONDS)
         for fd, _ in self._epoll.poll(min(dues, default=_IDLE_WAIT)):
             if (reader := self._readers.get(fd)) is not None:
                 reader(fd)
@@ -216,31 +223,31 @@ class Dispatcher:
                 if (
                     isinstance(outcome, Fault)
                     and outcome.is_internal
-                    and self._may_be_cleared(task)
+                    and self._may_be_exclusive(task)
                 ):
-                    self._clear_for(task)
+                    self._run_exclusively(task)
                     continue
                 # It fails next to others, and not by itself.
-                self._one_world |= task.cleared and not (
+                self._one_world |= task.exclusive and not (
                     isinstance(outcome, Fault) and outcome.is_internal
                 )
                 if isinstance(outcome, Fault) and outcome.kind == "runaway":
-                    self._hurry()
+                    self._shorten_limits()
                 task.deliver(outcome)
             if world.broken:
-                self._odd += bool(world.flying) and not world.cramped
+                self._anomalies += bool(world.flying) and not world.failed_early
                 for task in world.in_flight:
                     task.alone = True
                 self._replace(world)
                 if world.failure is not None:
-                    self._unstarted(world.key, world.failure)
+                    self._start_failed(world.key, world.failure)
 
-    def _hurry(self) -> None:
+    def _shorten_limits(self) -> None:
         """Jobs that do not set their own get less time once one has run away."""
-        hurried = min(self._usual.cpu_seconds, self._usual.cpu_seconds_after)
-        self._limit(replace(self._usual, cpu_seconds=hurried))
+        hurried = min(self._given_options.cpu_seconds, self._given_options.cpu_seconds_after)
+        self._apply(replace(self._given_options, cpu_seconds=hurried))
 
-    def _limit(self, options: Options) -> None:
+    def _apply(self, options: Options) -> None:
         self._options = options
         for world in self._worlds.values():
             world.options = options
@@ -248,7 +255,7 @@ class Dispatcher:
     def _queue(self, task: Task) -> deque[Task]:
         return self._alone if task.alone else self._waiting[task.key]
 
-    def _unstarted(self, key: WorldKey, failure: Fault) -> None:
+    def _start_failed(self, key: WorldKey, failure: Fault) -> None:
         """Deliver a failure to start as the outcome of all jobs of the world.
 
         Where there may have been no room for it, the first is run again instead, unless that was
@@ -257,24 +264,24 @@ class Dispatcher:
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
-        if not (failure.is_internal and all(map(self._may_be_cleared, mine))):
+        if not (failure.is_internal and all(map(self._may_be_exclusive, mine))):
             for task in mine:
                 task.deliver(failure)
         elif mine:
             self._waiting[key] = deque(mine[1:])
-            self._clear_for(mine[0])
+            self._run_exclusively(mine[0])
 
-    def _may_be_cleared(self, task: Task) -> bool:
-        return not task.cleared and self._cleared < _MOST_CLEARED
+    def _may_be_exclusive(self, task: Task) -> bool:
+        return not task.exclusive and self._exclusive_runs < _MOST_EXCLUSIVE
 
-    def _clear_for(self, task: Task) -> None:
+    def _run_exclusively(self, task: Task) -> None:
         """Run a task again next, in fresh ranks, while there are no others.
 
         For want of processes, memory or files ranks fail before the code under test has done
         anything.
         """
-        self._cleared += 1
-        task.alone = task.cleared = True
+        self._exclusive_runs += 1
+        task.alone = task.exclusive = True
         self._alone.appendleft(task)
 
     # -- processes --------------------------------------------------------------------------
@@ -282,15 +289,15 @@ class Dispatcher:
     def _start(self, key: WorldKey, now: float, *, alone: bool) -> World | None:
         self._born += 1
         try:
-            links = self._opened.start(self._born, key, self._options.memory, alone=alone)
+            links = self._template.start(self._born, key, self._options.memory, alone=alone)
         except NoRoom as error:
             text = f"not all can be started: {error}"
-            self._unstarted(key, Fault("died", None, text, key.size, is_internal=True))
+            self._start_failed(key, Fault("died", None, text, key.size, is_internal=True))
             return None
         world = self._worlds[key] = World(
-            self._born, key, links, self._options, now, self._opened.sight, self._known
+            self._born, key, links, self._options, now, self._template.inspector, self._known
         )
-        links[0].output.heard = self._printed
+        links[0].output.copy_to = self._printed
         for link in links:
             self._watch_link(world, link)
         return world
@@ -338,7 +345,7 @@ class Dispatcher:
             self._unwatch(link.output.fd)
         del self._worlds[world.key]
         world.close()
-        self._opened.end(world.number)
+        self._template.end(world.number)
 
     def _on_process(self, read: Callable[[], Sequence[Ending] | None], fd: int) -> None:
         received = read()

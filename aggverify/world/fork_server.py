@@ -127,23 +127,25 @@ class _ForkServer:
         if now - self._counted < _COUNT_EVERY:
             return
         self._counted = now
-        every: dict[int, int] = {}
+        held_by: dict[int, int] = {}
         for pid in self._templates.keys() - self._excesses.keys():
             trees = [[r, *linux.descendants(r, MOST_HELPERS)] for r in linux.children(pid)]
             size = sum(map(len, trees))
             if size >= MOST_PROCESSES or any(len(tree) > MOST_HELPERS for tree in trees):
                 self._excesses[pid] = ResourceOveruse(processes=size)
             else:
-                self._add_up(pid, chain.from_iterable(trees), every)
+                self._add_up(pid, chain.from_iterable(trees), held_by)
             if pid in self._excesses:
                 linux.end_tree(pid)
         # Several may do together what none does by itself: the one with the most is ended.
-        if len(every) > 1 and sum(every.values()) > max(self._templates[pid] for pid in every):
-            most = max(every, key=every.__getitem__)
-            self._excesses[most] = ResourceOveruse(held=every[most] >> 20)
+        if len(held_by) > 1 and sum(held_by.values()) > max(
+            self._templates[pid] for pid in held_by
+        ):
+            most = max(held_by, key=held_by.__getitem__)
+            self._excesses[most] = ResourceOveruse(held=held_by[most] >> 20)
             linux.end_tree(most)
 
-    def _add_up(self, template: int, below: Iterable[int], every: dict[int, int]) -> None:
+    def _add_up(self, template: int, below: Iterable[int], held_by: dict[int, int]) -> None:
         """Note what all of them hold together, or what of it is too much."""
         pids = list(below)
         first, others = memory.own(template), list(map(memory.own, pids))
@@ -159,7 +161,7 @@ class _ForkServer:
         elif held > self._templates[template]:
             self._excesses[template] = ResourceOveruse(held=held >> 20, in_files=in_files >> 20)
         else:
-            every[template] = held
+            held_by[template] = held
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()

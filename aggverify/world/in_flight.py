@@ -28,7 +28,7 @@ class Task:
     """A job on its way: where its outcome goes, and its payload as JSON text.
 
     ``alone``: nothing else may be in flight with it, since something was odd when it was.
-    ``cleared``: it is run by fresh ranks without any others, since others had no room.
+    ``exclusive``: it is run by fresh ranks without any others, since others had no room.
     """
 
     deliver: Callable[[Outcome], None]
@@ -36,7 +36,7 @@ class Task:
     key: WorldKey
     text: bytes
     alone: bool = False
-    cleared: bool = False
+    exclusive: bool = False
 
     @property
     def shares(self) -> bool:

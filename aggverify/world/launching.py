@@ -43,7 +43,7 @@ class TemplateHandle(Protocol):
         ...
 
     @property
-    def sight(self) -> ProcessInspector:
+    def inspector(self) -> ProcessInspector:
         """Of the ranks."""
         ...
 

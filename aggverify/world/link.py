@@ -64,7 +64,7 @@ class CapturedOutput:
     tail: bytes = b""
     size: int = 0
     """Bytes that were written since this was last set back."""
-    heard: Printed | None = None
+    copy_to: Printed | None = None
     """What is handed all of it."""
 
     def read(self) -> int:
@@ -76,8 +76,8 @@ class CapturedOutput:
     def _keep(self, data: bytes, size: int) -> None:
         self.tail = (self.tail + data)[-_TAIL:]
         self.size += size
-        if self.heard is not None:
-            self.heard.add(data)
+        if self.copy_to is not None:
+            self.copy_to.add(data)
 
     def close(self) -> None:
         """Let go of it."""

@@ -34,7 +34,7 @@ class LocalTemplate:
     _decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(answers.SMALL))
 
     @property
-    def sight(self) -> LocalInspector:
+    def inspector(self) -> LocalInspector:
         """Of the ranks."""
         return LocalInspector(self.pid)
 
@@ -62,11 +62,11 @@ class LocalTemplate:
         *,
         alone: bool,
         ranks: Sequence[int] | None = None,
-        meeting: Rendezvous | None = None,
+        rendezvous: Rendezvous | None = None,
     ) -> list[Link]:
         """Have the ranks of a world forked, all or these of them.
 
-        Raises NoRoom, and OSError where this is gone. ``meeting``: where they meet others.
+        Raises NoRoom, and OSError where this is gone. ``rendezvous``: where they meet others.
         """
         mine = range(key.size) if ranks is None else ranks
         links: list[Link] = []
@@ -79,7 +79,7 @@ class LocalTemplate:
             "backend": key.backend.name,
             "alone": alone,
             "memory": memory,
-            "meeting": meeting,
+            "rendezvous": rendezvous,
         }
         try:
             try:

@@ -54,7 +54,7 @@ def delete(store: Any, key: str) -> None:
     store.delete_key(key)
 
 
-class Ear:
+class ReadableQueue:
     """What a thread has put there; its file can be read when there is something."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Ear:
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
-    def taken(self) -> list[Any]:
+    def take_all(self) -> list[Any]:
         """All that is there."""
         with self._lock:
             if self._waiting:
@@ -95,17 +95,17 @@ class Post:
     """
 
     def __init__(
-        self, seat: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
+        self, info: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
     ) -> None:
         # What it means that a store is gone is reported here, not by torch in twenty lines.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        self._part, self._name = seat.part, name
+        self._part, self._name = info.part, name
         self._deliver, self._lost = deliver, lost
-        self.store = seat.store()
+        self.store = info.store()
         self._watched: tuple[str, ...] = ()
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        guest = replace(seat, serves=False)
+        guest = replace(info, serves=False)
         # A store does one thing at a time, and the one that reads waits.
         self._threads = [
             threading.Thread(target=self._guarded, args=(run, guest.store()), daemon=True)

@@ -23,13 +23,13 @@ _OFTEN = 20
 class Polling:
     """Looks at some processes, one after another."""
 
-    sight: ProcessInspector = HERE
+    inspector: ProcessInspector = HERE
     _since: float = 0.0
     _first: dict[int, Slept] = field(default_factory=dict)
 
     def seconds(self, pids: Iterable[int], now: float) -> float:
         """For how long each of them has done nothing else; 0 while that is not known."""
-        seen = {pid: slept for pid in pids if (slept := self.sight.slept(pid)) is not None}
+        seen = {pid: slept for pid in pids if (slept := self.inspector.slept(pid)) is not None}
         if seen.keys() != self._first.keys() or any(
             slept.used - self._first[pid].used
             > _LITTLE * max(slept.times - self._first[pid].times, _OFTEN)

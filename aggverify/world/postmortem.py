@@ -43,8 +43,8 @@ def finished(
     frames: Sequence[Message],
     links: Sequence[Link],
     number: int,
-    watched: resource_headroom.PidsWatch,
-    sight: ProcessInspector,
+    pids_watch: resource_headroom.PidsWatch,
+    inspector: ProcessInspector,
 ) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
@@ -53,13 +53,13 @@ def finished(
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         same_exit = len(types) == 1 and odd is None
-        return Postmortem(links, number, watched, sight).raised(), usable and same_exit
+        return Postmortem(links, number, pids_watch, inspector).raised(), usable and same_exit
     if odd is not None:
-        return Postmortem(links, number, watched, sight).diverged(odd), False
+        return Postmortem(links, number, pids_watch, inspector).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
-def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
+def split(outcome: Outcome, count: int) -> list[Outcome | None]:
     """Return the outcomes of jobs that shared a dispatch; None for all if anything is wrong.
 
     Also when state was altered: by which of them, and what it did to the others, is not known.
@@ -105,12 +105,12 @@ class Postmortem:
         self,
         links: Sequence[Link],
         number: int,
-        watched: resource_headroom.PidsWatch,
-        sight: ProcessInspector,
+        pids_watch: resource_headroom.PidsWatch,
+        inspector: ProcessInspector,
     ) -> None:
         self._links = links
-        self._sight = sight
-        self._watched = watched
+        self._sight = inspector
+        self._pids_watch = pids_watch
         self._number = number
         self._signs = tuple(flight_recorder.signs(link.recorder) for link in links)
         self._traces: dict[int, Trace] = {}
@@ -249,7 +249,7 @@ class Postmortem:
         )
 
     def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
-        refused = kind != "runaway" and self._watched.refused()
+        refused = kind != "runaway" and self._pids_watch.refused()
         # On whichever rank: others fail for want of it, or wait for it.
         lacking = refused or self._no_room(kind, rank)
         # Who is refused one more may just have started all the others, in less time than passes

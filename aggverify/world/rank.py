@@ -43,7 +43,7 @@ class Handed:
     recorder: int
     store: int
     memory: int
-    meeting: Sequence[Any] | None = None
+    rendezvous: Sequence[Any] | None = None
     """Where the others are met instead of in the store, as of a ``Rendezvous``."""
 
 
@@ -121,8 +121,8 @@ def _join(place: RankPlace, handed: Handed, how: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
-    if handed.meeting is not None:
-        store = rendezvous.Rendezvous(*handed.meeting).joined()
+    if handed.rendezvous is not None:
+        store = rendezvous.Rendezvous(*handed.rendezvous).joined()
     else:
         # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
         store = FileStore(f"/proc/self/fd/{handed.store}", place.size)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from aggverify.world import linux
 from aggverify.world.link import CapturedOutput, Link, Received
-from aggverify.world.mail import Ear
+from aggverify.world.mail import ReadableQueue
 from aggverify.world.processes import Look, Slept, Thread
 
 _SHIFT = 23
@@ -37,7 +37,7 @@ class NodeAgents(Protocol):
 class RemotePage:
     """A rank's flight recorder."""
 
-    hosts: NodeAgents
+    agents: NodeAgents
     template: int
     world: int
     host: int
@@ -54,7 +54,7 @@ class RemotePage:
 
     def ask(self, what: str, **more: int) -> dict[str, Any]:
         """Have its host do that with the rank."""
-        return self.hosts.ask({self.host: self.request(what, **more)})[self.host]
+        return self.agents.ask({self.host: self.request(what, **more)})[self.host]
 
     def request(self, what: str, **more: int) -> dict[str, Any]:
         """About this rank."""
@@ -64,15 +64,15 @@ class RemotePage:
 class RemoteOutput(CapturedOutput):
     """What it prints, as far as its host has written that."""
 
-    __slots__ = ("_page", "ear")
+    __slots__ = ("_page", "queue")
 
-    def __init__(self, ear: Ear, page: RemotePage) -> None:
-        super().__init__(ear.fileno(), _MUCH)
-        self.ear, self._page = ear, page
+    def __init__(self, queue: ReadableQueue, page: RemotePage) -> None:
+        super().__init__(queue.fileno(), _MUCH)
+        self.queue, self._page = queue, page
 
     def read(self) -> int:
         """Take what is there; how many bytes were printed."""
-        taken = self.ear.taken()
+        taken = self.queue.take_all()
         if not taken:
             raise BlockingIOError
         for size, shown in taken:
@@ -85,30 +85,30 @@ class RemoteOutput(CapturedOutput):
         return CapturedOutput.drain(self)
 
     def close(self) -> None:
-        self.ear.close()
+        self.queue.close()
 
 
 class RemoteLink(Link):
     """A rank's link: what its host has read of it arrives here, and what is written goes there."""
 
-    __slots__ = ("_ear", "_page", "_printed")
+    __slots__ = ("_arrived", "_page", "_printed")
 
     def __init__(self, page: RemotePage) -> None:
-        ear, printed = Ear(), RemoteOutput(Ear(), page)
-        super().__init__(page.host, cast("socket.socket", ear), printed, page)
-        self._ear, self._printed, self._page = ear, printed, page
+        arrived, printed = ReadableQueue(), RemoteOutput(ReadableQueue(), page)
+        super().__init__(page.host, cast("socket.socket", arrived), printed, page)
+        self._arrived, self._printed, self._page = arrived, printed, page
 
     def put(self, letter: Mapping[str, Any], blob: bytes) -> None:
         """By the thread that reads letters."""
         if "printed" in letter:
-            self._printed.ear.put(letter["printed"], blob)
+            self._printed.queue.put(letter["printed"], blob)
         else:
-            self._ear.put(letter, blob)
+            self._arrived.put(letter, blob)
 
     def read(self) -> Received:
         """Take what has arrived."""
         size, complete = 0, False
-        for letter, blob in self._ear.taken():
+        for letter, blob in self._arrived.take_all():
             if "ended" in letter:
                 self._end()
                 self.garbage = letter["ended"]
@@ -122,7 +122,7 @@ class RemoteLink(Link):
         if self.out:
             page = self._page
             request = page.request("write", asked=self.asked, most=self.decoder.most)
-            page.hosts.send(page.host, request, bytes(self.out))
+            page.agents.send(page.host, request, bytes(self.out))
             self.out.clear()
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ def sent(seen: Any) -> Any:
 class RemoteInspector:
     """Sees the ranks of several hosts, each by its own ``LocalInspector``; ``ProcessInspector``."""
 
-    hosts: NodeAgents
+    agents: NodeAgents
     template: int
     ranks: range
 
@@ -163,9 +163,9 @@ class RemoteInspector:
         found: tuple[list[Thread], dict[int, float], dict[int, int]] = [], {}, {}
         most = 0.0
         for n, (threads, cpu, roots, load) in self._asked(what, there).items():
-            found[0].extend(Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in threads)
-            found[1].update((_far(n, pid), seconds) for pid, seconds in cpu)
-            found[2].update((_far(n, pid), _far(n, root)) for pid, root in roots)
+            found[0].extend(Thread(_global_pid(n, t), s.encode(), *rest) for t, s, *rest in threads)
+            found[1].update((_global_pid(n, pid), seconds) for pid, seconds in cpu)
+            found[2].update((_global_pid(n, pid), _global_pid(n, root)) for pid, root in roots)
             most = max(most, load)
         return Look(tuple(found[0]), found[1], found[2], what == "glance", most)
 
@@ -175,7 +175,7 @@ class RemoteInspector:
 
     def child(self, rank: int, number: int) -> int:
         found = self._asked("child", {rank: {"rank": rank, "number": number}})[rank]
-        return linux.NO_PROCESS if found == linux.NO_PROCESS else _far(rank, found)
+        return linux.NO_PROCESS if found == linux.NO_PROCESS else _global_pid(rank, found)
 
     def wake(self) -> None:
         self._asked("wake", {n: {} for n in self.ranks})
@@ -188,9 +188,9 @@ class RemoteInspector:
 
     def _asked(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
         request = {"op": "see", "what": what, "template": self.template}
-        answers = self.hosts.ask({n: {**request, "with": more} for n, more in each.items()})
+        answers = self.agents.ask({n: {**request, "with": more} for n, more in each.items()})
         return {n: answer["seen"] for n, answer in answers.items()}
 
 
-def _far(host: int, pid: int) -> int:
+def _global_pid(host: int, pid: int) -> int:
     return host << _SHIFT | pid

@@ -115,7 +115,7 @@ def machine() -> str:
     return f"{boot} {os.readlink('/proc/self/ns/net')}"  # noqa: PTH115
 
 
-def interface(seat: RankInfo) -> str:
+def interface(info: RankInfo) -> str:
     """Return the network interface by which other machines reach this one.
 
     It is what the backend is configured to use, else the one that leads to the store; "" where that
@@ -124,7 +124,7 @@ def interface(seat: RankInfo) -> str:
     if named := os.environ.get(_INTERFACE, ""):
         return named
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:
-        probe.connect((seat.address, seat.port))  # sends nothing
+        probe.connect((info.address, info.port))  # sends nothing
         found: str = probe.getsockname()[0]
         names = (name for _, name in socket.if_nameindex())
         if not found.startswith("127."):
@@ -132,10 +132,10 @@ def interface(seat: RankInfo) -> str:
     return ""
 
 
-def unreachable(seat: RankInfo) -> str:
+def unreachable(info: RankInfo) -> str:
     """Return the sentence for a person where there is no such interface."""
     return (
-        f"{seat.address} (MASTER_ADDR) is no address by which other machines reach this one: set "
+        f"{info.address} (MASTER_ADDR) is no address by which other machines reach this one: set "
         f"{_INTERFACE} to the network interface that they share"
     )
 

@@ -119,24 +119,24 @@ class Template:
 
     def __init__(
         self,
-        opened: TemplateHandle,
+        handle: TemplateHandle,
         request: dict[str, Any],
         options: Options,
         launcher: Launcher,
     ) -> None:
-        self.description: dict[str, Any] = opened.description
+        self.description: dict[str, Any] = handle.description
         self.loading = 0.0
         """Seconds spent waiting for ranks that start, import or prepare, and for nothing else."""
         self._request = request
         self._options = options
         self._launcher = launcher
-        self._opened: TemplateHandle | None = opened
+        self._handle: TemplateHandle | None = handle
         self._printed = Printed()
-        self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
+        self._dispatcher: Dispatcher | None = Dispatcher(handle, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
         self._siblings: list[Template] = []
-        self._doubt, self._imports = FallbackImport(), False
+        self._fallback, self._ranks_import = FallbackImport(), False
         self._digest = ""
 
     @property
@@ -176,7 +176,7 @@ class Template:
     def printed(self) -> Printed:
         """What the first rank of each world has printed."""
         if self._dispatcher is not None:
-            self._dispatcher.hear()
+            self._dispatcher.read_output()
         return self._printed
 
     @property
@@ -195,7 +195,7 @@ class Template:
             self._launcher.require(backend)
         pending, usual = Pending(self, len(jobs)), self._options.backend
         tasks = [_task(pending, i, job, usual) for i, job in enumerate(jobs)]
-        dispatcher.add([self._believed(task) for task in tasks if not self._is_known(task)])
+        dispatcher.add([self._with_fallback(task) for task in tasks if not self._is_known(task)])
         self._pendings.append(pending)
         try:
             dispatcher.feed()
@@ -217,10 +217,10 @@ class Template:
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
         if launched:
             request |= {"launched": True, "late": True}
-        opened = self._launcher.open(request, options)
-        if isinstance(opened, TemplateFailure):
-            return opened
-        self._siblings.append(Template(opened, request, options, self._launcher))
+        handle = self._launcher.open(request, options)
+        if isinstance(handle, TemplateFailure):
+            return handle
+        self._siblings.append(Template(handle, request, options, self._launcher))
         return self._siblings[-1]
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
@@ -281,18 +281,18 @@ class Template:
         return self._dispatcher
 
     def _open_again(self) -> TemplateHandle:
-        self._imports = self._doubt.imports
-        request = {**self._request, "late": True} if self._imports else self._request
-        opened = self._launcher.open(request, self._options)
-        if isinstance(opened, TemplateFailure):
-            raise PoolError(f"the handler cannot be constructed again: {opened.message}")
-        self._opened = opened
-        return opened
+        self._ranks_import = self._fallback.imports
+        request = {**self._request, "late": True} if self._ranks_import else self._request
+        handle = self._launcher.open(request, self._options)
+        if isinstance(handle, TemplateFailure):
+            raise PoolError(f"the handler cannot be constructed again: {handle.message}")
+        self._handle = handle
+        return handle
 
     def _lost(self, old: Dispatcher) -> None:
         """Go on in a new template process: the old one is gone, its ranks with it."""
-        opened = self._opened
-        excess = NO_EXCESS if opened is None else self._launcher.excess(opened)
+        handle = self._handle
+        excess = NO_EXCESS if handle is None else self._launcher.excess(handle)
         waiting = old.salvage(excess)
         self._release()
         new = self._ready()
@@ -309,13 +309,13 @@ class Template:
         task.deliver(replies)
         return True
 
-    def _believed(self, task: Task) -> Task:
+    def _with_fallback(self, task: Task) -> Task:
         """Return the task, which now delivers only an outcome that is beyond doubt."""
         delivers = task.deliver
 
         def deliver(outcome: Outcome) -> None:
-            lacking = self._opened is not None and self._opened.lacks_threads
-            if self._doubt.takes(task, outcome, lacking=lacking):
+            lacking = self._handle is not None and self._handle.lacks_threads
+            if self._fallback.takes(task, outcome, lacking=lacking):
                 if self._launcher.replay_log is not None:
                     self._launcher.replay_log.add(self._name(task), outcome)
                 delivers(outcome)
@@ -333,14 +333,14 @@ class Template:
 
     def _settle(self, dispatcher: Dispatcher) -> None:
         """Go on in other ranks where the question needs it, with all that is still to be done."""
-        if self._doubt.settled:
+        if self._fallback.settled:
             return
-        if self._doubt.imports is self._imports:
-            dispatcher.add(self._doubt.next([]))
+        if self._fallback.imports is self._ranks_import:
+            dispatcher.add(self._fallback.next([]))
             return
         waiting = dispatcher.unfinished()
         self._release()
-        self._ready().add(self._doubt.next(waiting))
+        self._ready().add(self._fallback.next(waiting))
 
     def _give_up(self) -> None:
         for pending in self._pendings:
@@ -350,12 +350,12 @@ class Template:
 
     def _release(self) -> None:
         dispatcher, self._dispatcher = self._dispatcher, None
-        opened, self._opened = self._opened, None
+        handle, self._handle = self._handle, None
         if dispatcher is not None:
             dispatcher.close()
-        if opened is not None:
-            self._launcher.kill(opened)
-            opened.close()
+        if handle is not None:
+            self._launcher.kill(handle)
+            handle.close()
 
 
 def _task(pending: Pending, index: int, job: Job, backend: Backend) -> Task:

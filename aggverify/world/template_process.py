@@ -184,7 +184,7 @@ class _Template:
                 mine = fds[3 * n : 3 * n + 3]
                 place = RankPlace(r, size)
                 handed = rank.Handed(
-                    mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
+                    mine[0], mine[1], mine[2], store, request["memory"], request.get("rendezvous")
                 )
                 live = self._as_rank(place, joined_by, handed)
                 self._fork(number, r, live, [fd for fd in fds[:-1] if fd not in mine])

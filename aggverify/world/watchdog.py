@@ -107,7 +107,7 @@ class Watchdog:
 
     patience: float
     ticking: Set[bytes] = frozenset()
-    sight: ProcessInspector = HERE
+    inspector: ProcessInspector = HERE
     since: float = 0.0
     next_look: float = 0.0
     _quiet: int = 0
@@ -139,9 +139,9 @@ class Watchdog:
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world is known to be blocked."""
-        seen = self.sight.glance(pids)
+        seen = self.inspector.glance(pids)
         if not seen.running:
-            seen = self.sight.look(pids, self.ticking)
+            seen = self.inspector.look(pids, self.ticking)
         last, self._last = self._last, seen
         self._note(seen)
         if not seen.threads:  # /proc shows nothing, or all have just ended
