@@ -42,7 +42,7 @@ Calls = Mapping[int, Collective | None]
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Where ranks first part: the odd one out, a sentence, and what each of them issued there."""
+    """Where ranks first differ: the rank at fault, a sentence, and what each rank issued there."""
 
     rank: int
     message: str
@@ -69,7 +69,7 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 
 def different(calls: Calls, what: str) -> Disagreement | None:
-    """Return the odd one out of the collectives that ranks wait in, None when all are the same."""
+    """Compare the collectives that ranks wait in; None when all are the same."""
     return _odd_one_out({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
@@ -123,7 +123,7 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
     for name in seen:
         mine = {rank: each[name] for rank, each in complete.items() if name in each}
         which = f"the number of collectives of ranks {_ranks(sorted(mine))}"
-        # Of a group that a rank has let go of, or not made yet, it has counted no more.
+        # Counts may differ in number: a rank may have destroyed the group, or not made it yet.
         for number, counts in enumerate(zip(*mine.values(), strict=False)):
             descriptions = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
             job = f"{name}{number}" if name.endswith("/") else name
@@ -136,7 +136,7 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 def _odd_one_out(
     descriptions: Mapping[int, str], what: str, calls: Calls | None = None
 ) -> Disagreement | None:
-    """Return the odd one out of the ranks' descriptions, with the lines that show it."""
+    """Return the disagreement between ranks' descriptions, None when all are the same."""
     at: dict[str, list[int]] = {}
     for rank, text in descriptions.items():
         at.setdefault(text, []).append(rank)
@@ -153,7 +153,7 @@ def _place(call: Collective | None) -> str:
 
 
 def _rank_at_fault(ranks: Sequence[Sequence[int]]) -> int:
-    """Return the first of the fewest ranks; among as many, of those that differ from the lowest."""
+    """Return the first rank of the smallest set; of sets of one size, not of the lowest rank's."""
     lowest = min(map(min, ranks))
     return min(ranks, key=lambda same_ranks: (len(same_ranks), lowest in same_ranks, same_ranks))[0]
 

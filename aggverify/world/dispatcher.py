@@ -1,10 +1,9 @@
 """Keeps the worlds of one template process fed, reads what they answer, replaces broken ones.
 
-One rule for all that can go wrong. Ranks are given many jobs ahead and do not wait for each other
-between them, so that one may die, or hang, while others are a job behind; jobs share dispatches,
-and worlds the process they are forked from. When anything is odd, all jobs in flight there run
-again, one by one, beginning in a fresh world; what comes of a job that was in flight by itself is
-its outcome.
+One rule for all that can go wrong. Ranks have many jobs in flight and do not wait for each other
+between them, so that one may die or hang while others are a job behind; jobs share dispatches, and
+worlds the process they are forked from. On any anomaly all jobs in flight there run again, one by
+one, beginning in a fresh world. Only a job that was in flight by itself has a final outcome then.
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ from aggverify.world.link import MUCH, Link, Printed
 from aggverify.world.options import Options
 from aggverify.world.world import World
 
-# Oddities after which jobs are run one by one from the first: code that often fails, or alters
-# state in every call, would have most of them run twice.
+# Anomalies after which jobs run one by one from the first: code that often fails, or alters state
+# in every call, would have most jobs run twice.
 _MOST_ANOMALIES = 8
-# How often it is looked into whether there is room for a job in fresh ranks without any others:
-# where it is often needed there is too little to go on with.
+# Jobs that are run again while no other ranks exist: a machine on which more need that has too
+# little room to go on with.
 _MOST_EXCLUSIVE = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
+# With more jobs than this in flight, answers may gather for so many seconds before they are read.
 _ENOUGH_IN_FLIGHT = 4
 _GATHER_SECONDS = 0.001
-# Nothing is due: only a safety net, since everything that happens makes a file readable.
+# Longest wait where nothing is due: a safety net, since all that happens makes a file readable.
 _IDLE_WAIT = 0.25
 
 
@@ -52,7 +52,7 @@ class Dispatcher:
         self._readers: dict[int, Callable[[int], None]] = {}
         self._worlds: dict[WorldKey, World] = {}
         self._waiting: defaultdict[WorldKey, deque[Task]] = defaultdict(deque)
-        # Those that nothing else may be in flight with, in whichever world.
+        # Tasks that run by themselves, with nothing in flight in any world.
         self._alone: deque[Task] = deque()
         self._anomalies = 0
         self._one_world = False
@@ -81,9 +81,9 @@ class Dispatcher:
             self._hand_over(self._alone[0].key, self._alone, now, one_by_one=True)
 
     def _held_up(self, key: WorldKey) -> bool:
-        """Whether others must have done their work first, since there is room for one world only.
+        """Whether other worlds must finish first, since the machine has room for one only.
 
-        A world that starts next to another fails, or the other does, and all of it is done again.
+        Of two worlds one would fail for want of room, and its jobs run again.
         """
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
@@ -95,8 +95,8 @@ class Dispatcher:
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
             world = None
-        afresh = waiting[0].exclusive and (world is None or world.used or len(self._worlds) > 1)
-        if afresh or (world is None and self._one_world):
+        all_afresh = waiting[0].exclusive and (world is None or world.used or len(self._worlds) > 1)
+        if all_afresh or (world is None and self._one_world):
             for each in list(self._worlds.values()):
                 self._discard(each)
             world = None
@@ -114,19 +114,19 @@ class Dispatcher:
         now = self._clock.now()
         if self._clock.away:
             self._clock.away = False
-            # What has been answered meanwhile is to be read before anybody is blamed.
+            # This process was stopped: ranks may have answered meanwhile, so read that first.
             for world in self._worlds.values():
                 world.watchdog.progress(now)
         else:
             self._advance(now)
-        # After that: a world that has just become ready or been replaced has work to get.
+        # After ``_advance``, so that a world that is now ready, or new, gets jobs at once.
         self.feed()
         if not done():
             self._poll()
 
     @property
     def loading(self) -> bool:
-        """Whether nothing is done but that ranks start, import or prepare."""
+        """Whether all worlds that are busy are only starting, importing or preparing."""
         busy = False
         for world in self._worlds.values():
             if world.flying or not world.ready:
@@ -143,7 +143,7 @@ class Dispatcher:
         return self._template.inspector.contention(pids)
 
     def calm(self) -> None:
-        """Hold nothing that has run away or been odd so far against the jobs that come."""
+        """Reset what earlier anomalies and runaway jobs have changed: time limits, one by one."""
         self._apply(self._given_options)
         self._anomalies = 0
         self._known.clear()
@@ -177,6 +177,7 @@ class Dispatcher:
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
+            # By itself when the template was lost, so the loss is its outcome; else it runs again.
             if task.alone or (excess and len(flying) == 1):
                 size, received = task.key.size, self._oom_watch.kernel_report()
                 why = excess.text if excess else _TEMPLATE_KILLED
@@ -227,7 +228,7 @@ class Dispatcher:
                 ):
                     self._run_exclusively(task)
                     continue
-                # It fails next to others, and not by itself.
+                # It failed next to other ranks, and does not now: there is room for one world.
                 self._one_world |= task.exclusive and not (
                     isinstance(outcome, Fault) and outcome.is_internal
                 )
@@ -243,7 +244,7 @@ class Dispatcher:
                     self._start_failed(world.key, world.failure)
 
     def _shorten_limits(self) -> None:
-        """Jobs that do not set their own get less time once one has run away."""
+        """Give jobs without a limit of their own ``cpu_seconds_after``, once one has run away."""
         hurried = min(self._given_options.cpu_seconds, self._given_options.cpu_seconds_after)
         self._apply(replace(self._given_options, cpu_seconds=hurried))
 
@@ -258,8 +259,8 @@ class Dispatcher:
     def _start_failed(self, key: WorldKey, failure: Fault) -> None:
         """Deliver a failure to start as the outcome of all jobs of the world.
 
-        Where there may have been no room for it, the first is run again instead, unless that was
-        tried: while there are no other ranks.
+        Where it may have failed for want of room, the first job runs again instead, while no other
+        ranks exist, unless that was tried.
         """
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
@@ -275,9 +276,9 @@ class Dispatcher:
         return not task.exclusive and self._exclusive_runs < _MOST_EXCLUSIVE
 
     def _run_exclusively(self, task: Task) -> None:
-        """Run a task again next, in fresh ranks, while there are no others.
+        """Run a task again next, in fresh ranks, while no other ranks exist.
 
-        For want of processes, memory or files ranks fail before the code under test has done
+        Ranks that lack processes, memory or files fail before the code under test has done
         anything.
         """
         self._exclusive_runs += 1

@@ -39,9 +39,9 @@ from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
 _MOST_READ = 1 << 26
-"""Bytes of a handler's own description."""
+"""Bytes of the message in which a template process describes its handler."""
 _TURN = 0.1
-"""Seconds after which the waiting caller is asked whether that should go on."""
+"""Seconds between calls of ``Options.turn`` while something is waited for."""
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
@@ -58,7 +58,7 @@ class ForkServer:
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.mark = uuid.uuid4().hex
-        """What all its processes have in their environment."""
+        """In the environment of all its processes, by which ``end_marked`` finds them."""
         try:
             self._started = start(self.mark, inside)
         except OSError as error:
@@ -68,7 +68,7 @@ class ForkServer:
         self._closed = False
         self._exits: dict[int, int] = {}
         self._excesses: dict[int, ResourceOveruse] = {}
-        self._usable: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
         self._turn: Callable[[], None] = lambda: None
         self._silence = Options().silence
         with contextlib.suppress(OSError):  # already dead: found by the first request
@@ -108,8 +108,8 @@ class ForkServer:
 
     def require(self, backend: Backend) -> int:
         """Return how many devices it has; raises PoolError where it cannot join ranks."""
-        if backend.name in self._usable:
-            return self._usable[backend.name]
+        if backend.name in self._devices:
+            return self._devices[backend.name]
         self._wait_until_ready()
         try:
             self._send({"op": "backend", "name": backend.name}, [])
@@ -120,7 +120,7 @@ class ForkServer:
         devices, why_not = found
         if why_not is not None:
             raise Unusable(why_not)
-        self._usable[backend.name] = devices
+        self._devices[backend.name] = devices
         return devices
 
     def kill(self, pid: int) -> None:
@@ -169,11 +169,11 @@ class ForkServer:
             try:
                 self._send(message, [theirs, write, page])
             finally:
-                # Kept open here, the template's end would never be seen to close.
+                # Were these kept open here, the end of the template would not be seen.
                 os.close(theirs)
                 os.close(write)
             template.number = self._until(lambda message: message.get("forked"))
-            # How an earlier one with the same pid ended is no evidence on this one.
+            # An earlier template may have had the same pid.
             self._exits.pop(template.number, None)
             self._excesses.pop(template.number, None)
             template.pid = linux.child(self._started.pid, template.number)
@@ -227,7 +227,7 @@ class ForkServer:
     def _heard(
         self, template: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
-        """Return the message of a process with the code under test in it, once all has arrived."""
+        """Read what has arrived; return the template's message, checked, once it is complete."""
         try:
             data = template.connection.recv(1 << 18)
         except OSError:
@@ -259,8 +259,8 @@ class ForkServer:
         if "error" in header:
             error = Raised.from_json(header["error"])
             shown = error.traceback
-            # Who is refused one more may just have started all the others, in less time than
-            # passes between two counts.
+            # The process that was refused one more may have started all the others since the fork
+            # server last counted them.
             crowd = header["below"] > MOST_HELPERS and resource_headroom.ran_out(error.text)
             kind: Literal["died", "exception"] = "died" if crowd else "exception"
             text = ResourceOveruse(processes=header["below"]).text if crowd else error.text
@@ -276,7 +276,7 @@ class ForkServer:
 
     def _exit_status(self, pid: int) -> int:
         if pid not in self._exits:
-            # Its connection has ended, so it is dying or has closed it: make sure.
+            # Its connection has ended: it is dying, or has only closed the connection.
             self.kill(pid)
             self._until(lambda _: pid in self._exits or None)
         return self._exits.pop(pid)
@@ -313,7 +313,7 @@ class ForkServer:
                 return found
 
     def _wait_for(self, poll: select.poll) -> None:
-        """Until there is something to read; PoolError where the process sleeps, for too long."""
+        """Wait until there is something to read; PoolError where the process sleeps too long."""
         clock = Clock()
         ends = clock.now() + self._silence
         while not poll.poll(1000 * _TURN):

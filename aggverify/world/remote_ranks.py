@@ -1,7 +1,7 @@
 """A rank of another launched process as the driver sees it: its link, and its process.
 
-The process that has the rank reads, checks and looks; here is what it has written of that. A
-process is known by one number, of its host and of its own there.
+The host of the rank (``serving``) reads its connection and looks at its process; what arrives here
+is what that host reports. A process is known by one number, made of its host's and its pid there.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from aggverify.world.mail import ReadableQueue
 from aggverify.world.processes import Look, Slept, Thread
 
 _SHIFT = 23
-"""Processes of host h go by their number there with h above these bits, which no number reaches."""
+"""The host's number is shifted by so many bits, above any pid (``linux.NO_PROCESS`` included)."""
 _OWN = (1 << _SHIFT) - 1
 _MUCH = 1 << 15
-"""Of what a rank prints, at a time: as ``CapturedOutput.much``."""
+"""As ``CapturedOutput.much``: bytes printed at a time that may have filled the rank's pipe."""
 
 
 class NodeAgents(Protocol):
-    """Hosts that are written to; raises PoolError where one is lost."""
+    """Hosts that requests are sent to (``Cluster``); raises PoolError where one is lost."""
 
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Each its own request; their answers."""
+        """Send each host its request, and return their answers by host."""
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """Send what needs no answer."""
@@ -35,7 +35,7 @@ class NodeAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemotePage:
-    """A rank's flight recorder."""
+    """A rank's flight recorder (``RemoteRecord``), read through its host."""
 
     agents: NodeAgents
     template: int
@@ -43,26 +43,26 @@ class RemotePage:
     host: int
 
     def pread(self, size: int, at: int) -> bytes:
-        """So many of its bytes from there; zeros at the end are left out."""
+        """Read ``size`` bytes from offset ``at``; zeros at the end are left out."""
         data: str = self.ask("page", size=size, at=at)["data"]
         return data.encode("latin-1")
 
     def size(self) -> int:
-        """Of its file."""
+        """Return the size of its file."""
         size: int = self.ask("page", size=0, at=0)["size"]
         return size
 
     def ask(self, what: str, **more: int) -> dict[str, Any]:
-        """Have its host do that with the rank."""
+        """Have the host do ``what`` with this rank; its answer."""
         return self.agents.ask({self.host: self.request(what, **more)})[self.host]
 
     def request(self, what: str, **more: int) -> dict[str, Any]:
-        """About this rank."""
+        """Return a request about this rank."""
         return {"op": what, "template": self.template, "world": self.world, **more}
 
 
 class RemoteOutput(CapturedOutput):
-    """What it prints, as far as its host has written that."""
+    """What a rank prints, as far as its host has reported that."""
 
     __slots__ = ("_page", "queue")
 
@@ -99,7 +99,7 @@ class RemoteLink(Link):
         self._arrived, self._printed, self._page = arrived, printed, page
 
     def put(self, letter: Mapping[str, Any], blob: bytes) -> None:
-        """By the thread that reads letters."""
+        """Take a letter about this rank; called by the thread of the mailbox."""
         if "printed" in letter:
             self._printed.queue.put(letter["printed"], blob)
         else:
@@ -125,14 +125,9 @@ class RemoteLink(Link):
             page.agents.send(page.host, request, bytes(self.out))
             self.out.clear()
 
-    def close(self) -> None:
-        """Let go of everything."""
-        self.sock.close()
-        self.output.close()
-
 
 def sent(seen: Any) -> Any:
-    """Return what a host answers of what it has seen."""
+    """Return what a host has seen as JSON-able data, which ``RemoteInspector`` reads."""
     if not isinstance(seen, Look):
         return seen
     threads = [(t.number, t.state.decode(), *astuple(t)[2:]) for t in seen.threads]

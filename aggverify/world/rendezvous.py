@@ -31,8 +31,8 @@ _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 class RankInfo:
     """The place of this process among those that were launched together, and where their store is.
 
-    ``serves``: whether the store is in the first of them, not in the launcher. ``restarts``: how
-    often all were started again, of at most so many times.
+    ``serves``: whether the first process has the store, not torchrun. ``restarts``: how often
+    torchrun has started all of them again, at most ``most_restarts`` times.
     """
 
     number: int
@@ -45,7 +45,7 @@ class RankInfo:
 
     @property
     def part(self) -> str:
-        """Of the store, which may have been there before this start."""
+        """Prefix of our keys: the store may have keys of an earlier start of the same run."""
         return f"aggverify/{self.restarts}"
 
     def store(self) -> Any:
@@ -102,7 +102,7 @@ class Rendezvous(NamedTuple):
     interface: str
 
     def joined(self) -> Any:
-        """Connect to a store of theirs alone; the backend is bound to the interface."""
+        """Bind the backend to the interface, and connect to this world's part of the store."""
         from torch._C._distributed_c10d import PrefixStore
 
         os.environ[_INTERFACE] = self.interface
@@ -141,7 +141,7 @@ def unreachable(info: RankInfo) -> str:
 
 
 def address_of(interface: str) -> str | None:
-    """Its IPv4 address."""
+    """Return the IPv4 address of a network interface, None where it has none."""
     with socket.socket(type=socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         asked = struct.pack("256s", interface.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, asked)[20:24])

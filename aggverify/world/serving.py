@@ -1,8 +1,8 @@
 """One of the processes that torchrun or srun has started: has a rank of every world.
 
-It has its own launcher, as a pool has, and does with it what the driver writes: constructs
-handlers, has its rank of a world forked, looks at that one's process. What the rank sends is read
-and checked here as a pool does, and written to the driver.
+It has its own launcher, as a pool has, and does with it what the driver (``cluster``) asks for:
+constructs handlers, forks its rank of a world, looks at the process of that rank. What the rank
+sends is read and checked here, and sent on to the driver, which checks it again.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from aggverify.world.rendezvous import RankInfo, Rendezvous
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
 _FIRST_SPEAKS = 10.0
-"""Seconds in which the first one reports what is wrong: a launcher ends it when another has
-failed."""
+"""Seconds left to the first process, whose message is the one to be printed: torchrun and srun end
+it as soon as another one has failed."""
 _SHOWN = 1 << 13
-"""Bytes at the beginning, and at the end, of what a rank prints at a time."""
+"""Bytes sent on of the beginning, and of the end, of what a rank prints at a time."""
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
 
 
 def main(path: str, parent: int) -> NoReturn:
-    """Be the first of them, next to the driver that has started this process."""
+    """Be the first of them: a process that the driver, which torchrun has started, has made."""
     sys.path[:] = json.loads(path)
     _ends_with(parent)
     info = rendezvous.rank_info(os.environ)
@@ -56,13 +56,13 @@ def main(path: str, parent: int) -> NoReturn:
 
 
 def node_agent(info: RankInfo) -> int:
-    """Be another one; its exit code. Prints nothing: the first one does."""
+    """Be one of the others; the exit code. Only the first one prints."""
     _ends_with(os.getppid())
     return serve(info)
 
 
 def _ends_with(parent: int) -> None:
-    """End when that process does, in order."""
+    """End when that process does, by an exception, so that what was opened is closed."""
 
     def ends(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(ABANDONED)
@@ -72,7 +72,7 @@ def _ends_with(parent: int) -> None:
 
 
 def serve(info: RankInfo) -> int:
-    """Do what the driver writes, until it writes with which code to end."""
+    """Do what the driver asks for, until it sends the exit code."""
     launcher = LocalLauncher()  # imports torch meanwhile
     letters = ReadableQueue()
     try:
@@ -109,7 +109,7 @@ class _ForwardedLink(Link):
 
 
 class _ForwardedOutput(Printed):
-    """What a rank prints goes on to the driver: how much at a time, its beginning and its end."""
+    """Sends on to the driver what a rank prints: how much, with its beginning and its end."""
 
     def __init__(self, report: Callable[[str, Any, bytes], None]) -> None:
         self._report = report
@@ -156,7 +156,7 @@ class _Serving:
         self._post.send("driver", {"from": self._info.number, **header}, blob)
 
     def _done(self, request: Request, blob: bytes) -> int | None:
-        """Do it; the exit code where that is the request."""
+        """Do what is requested, and answer; the exit code where that is the request."""
         code: int | None = request["code"] if request["op"] == "end" else None
         try:
             answer = {} if code is not None else self._answer(request, blob)

@@ -22,24 +22,24 @@ from aggverify.world.wire import encode
 # Enough jobs in flight that ranks never wait for the parent.
 _WINDOW = 64
 _WINDOW_BYTES = 1 << 22
-# Jobs that share a dispatch: what it costs to hand over, to reduce and to answer is paid once.
+# At most so many jobs share a dispatch, which pays once for sending, collectives and the answer.
 _TOGETHER = 16
-# The share of a job's processor time after which it is run again by itself: normal jobs take a
-# hundredth of it.
+# Share of its processor time after which a job in flight with others is run again by itself:
+# normal jobs take a hundredth of that time.
 _RERUN_SHARE = 0.25
 _GO = encode({"go": True})
-# How often a rank that sleeps is looked at, until it is believed to do so for good.
+# Seconds between looks at a rank that sleeps, until it is taken for blocked.
 _SLEEP_CHECK_EVERY = 0.05
-# Among the lines on which ranks have slept for good: that some have, on lines that are not known.
+# In ``known``: some ranks have been silent for good, on lines that were not looked up.
 _UNKNOWN_LINES: frozenset[tuple[str, int]] = frozenset()
-# How many times as long ranks may sleep while they start.
+# Factor on ``second_look`` for ranks that start, unless they import the code under test.
 _START_FACTOR = 5
-# A dead rank's connection ends a little before its exit status is known: where the process is over,
-# it will be; one that lives on has only closed its connection.
+# A dead rank's connection ends a little before its exit status is known. Where the process is over
+# the status will come; a process that lives on has only closed its connection, and has none.
 _STATUS_DUE_WITHIN = 10.0
 _NO_STATUS_AFTER = 0.5
-# After a death the other ranks mostly die as well, or raise, having lost their connection. Those
-# that do neither are not waited for.
+# After a death the other ranks mostly die as well, or raise, having lost their connection: within
+# this time, or they are not waited for.
 _OTHERS_END_WITHIN = 0.1
 
 
@@ -47,7 +47,8 @@ _OTHERS_END_WITHIN = 0.1
 class World:
     """Ranks of one size and backend.
 
-    ``broken``: it must be replaced, and what is in flight run again.
+    ``broken``: it must be replaced, and what is in flight run again. ``done``: dispatches that are
+    finished. ``failure``: why it could not start.
     """
 
     number: int
@@ -56,9 +57,9 @@ class World:
     options: Options
     born: float
     inspector: ProcessInspector
-    """Of its ranks' processes."""
+    """Shows the processes of its ranks."""
     known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
-    """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
+    """Lines on which ranks of any world were blocked: on them again, they need no second look."""
     flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
@@ -177,7 +178,7 @@ class World:
         return list(zip(tasks, each, strict=True))
 
     def _trouble(self, now: float) -> Fault | None:
-        """Why the job in flight will never be finished; of several that is only noted."""
+        """Return why the job in flight cannot be finished; with several, only set ``broken``."""
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
         if not dead and self._failed_early(unanswered):
@@ -193,10 +194,9 @@ class World:
         return None
 
     def _failed_early(self, unanswered: Sequence[Link]) -> bool:
-        """Whether a rank has failed early, and all others without an answer are in collectives.
+        """Whether a rank raised before the code under test was called, and the others wait for it.
 
-        Early is before the code under test was called. In collectives ranks may wait in ways that
-        take long to be distinguished from work.
+        Those are in collectives, where waiting may take long to be distinguished from work.
         """
         failed = any(
             "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
@@ -206,7 +206,7 @@ class World:
         return failed and all(flight_recorder.read(link.recorder).inside for link in unanswered)
 
     def _early_failure(self, now: float) -> Fault | None:
-        """Report the rank that raised; wait a moment, as another one may be about to die."""
+        """Report the rank that raised, after a moment in which another one may turn out dead."""
         if self._end_seen is None:
             self._end_seen = now
         if now - self._end_seen < _OTHERS_END_WITHIN:
@@ -219,7 +219,7 @@ class World:
         """Name the rank that died; wait a moment for its exit status, and for others to follow."""
         if self._end_seen is None or self._at_death is None:
             self._end_seen = now
-            # Seen now: what the others were in, before they notice the death.
+            # Gathered now, before the others notice the death and leave what they were in.
             self._at_death = self._postmortem()
         known = [link for link in dead if link.exit_status is not None]
         patience = self._patience_with_the_end(unanswered, dead)
@@ -234,7 +234,7 @@ class World:
         )
 
     def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
-        """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
+        """How long to wait for exit statuses, and for other ranks to end as well."""
         seen = self.inspector.glance(link.pid for link in unanswered if link.pid is not None)
         states = {thread.number: thread.state for thread in seen.threads}
         over = [link for link in dead if link.pid and states.get(link.pid, b"Z") in b"ZX"]
@@ -244,13 +244,13 @@ class World:
         return _OTHERS_END_WITHIN if known and not seen.running else _NO_STATUS_AFTER
 
     def _prints_too_much(self, unanswered: Sequence[Link]) -> Callable[[], Fault] | None:
-        """How to show that one of these ranks prints without end."""
+        """Return what makes the fault of a rank that prints without end, None if none does."""
         most = self.options.printed
         loud = [link.rank for link in unanswered if link.output.size > most]
         return partial(self._postmortem().prints, loud[0], most) if loud else None
 
     def _stuck(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
-        """How to show that these ranks are blocked or run away; None while they may finish."""
+        """Return what makes the fault of ranks that are blocked or run away, None if none is."""
         silence = self.options.silence
         if _UNKNOWN_LINES in self.known:
             silence = min(silence, self.options.silence_after)
@@ -261,12 +261,12 @@ class World:
             return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
-            scene = self._postmortem()
-            return scene.blocked if self._for_good(scene, now) else None
+            found = self._postmortem()
+            return found.blocked if self._for_good(found, now) else None
         limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
-            # Of several that run away side by side the lowest, whichever was seen first.
+            # Of several that run away at once name the lowest, not the one that was seen first.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return partial(self._postmortem().runaway, min(away), limit)
         return None
@@ -275,21 +275,21 @@ class World:
         self.known.add(_UNKNOWN_LINES)
         return self._postmortem().blocked()
 
-    def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
-        """Whether ranks that do nothing do so for good.
+    def _for_good(self, found: postmortem.Postmortem, now: float) -> bool:
+        """Whether ranks that do nothing are blocked.
 
-        One asleep outside any collective may wake by itself: it is looked at again after a while,
-        unless others have slept there for good.
+        One asleep outside any collective may wake by itself: it must have slept for
+        ``second_look`` seconds, unless ranks were blocked on the same lines before.
         """
-        if not scene.asleep:
+        if not found.asleep:
             return True
-        if scene.signs != self._signs:
-            self._signs, self._asleep_since = scene.signs, now
+        if found.signs != self._signs:
+            self._signs, self._asleep_since = found.signs, now
         left = self._asleep_since + self.options.second_look - now
-        if left > 0 and not (self.known and scene.sleeping_at() in self.known):
+        if left > 0 and not (self.known and found.sleeping_at() in self.known):
             self.watchdog.next_look = now + min(left, _SLEEP_CHECK_EVERY)
             return False
-        if where := scene.sleeping_at():
+        if where := found.sleeping_at():
             self.known.add(where)
         return True
 
@@ -314,7 +314,7 @@ class World:
             self.watchdog.progress(now)
         elif now - self.born <= self.options.silence:
             if now - self.born > self.options.second_look:
-                self.inspector.wake()  # code under test can stop it
+                self.inspector.wake()  # code under test can stop the template process
             if now >= self.watchdog.next_look and self._starts_asleep(late, now):
                 self._not_started(late[0], f"rank {late[0]} sleeps or waits while it starts")
         else:
@@ -328,9 +328,9 @@ class World:
         self._fail(Fault("blocked", late, text, len(self.links), is_internal=ours))
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
-        """Whether all that are not ready have slept for good.
+        """Whether the ranks that are not ready are blocked.
 
-        Backends that are refused a thread may wait for it for ever.
+        A backend that is refused a thread may wait for it for ever.
         """
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.inspector.child(rank, page.pid) for rank, page in seen.items()]
@@ -355,7 +355,7 @@ class World:
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:
-                # It is sent signals: it must be one of ours.
+                # The rank states its pid, which is sent signals: it must be a process of ours.
                 pid = self.inspector.child(rank, header["ready"])
                 if pid != linux.NO_PROCESS:
                     link.pid = pid
@@ -377,9 +377,8 @@ class World:
             self._fail(Fault("died", rank, text, size, is_internal=True))
         elif link.exit_status is not None:
             text = f"rank {rank} {exit_text(link.exit_status)} while it started"
-            status, kernel_report = link.exit_status, self._oom_watch.kernel_report()
-            fault = Fault("died", rank, text, size, exit_status=status, is_internal=ours)
-            self._fail(replace(fault, out_of_memory=kernel_report))
+            fault = Fault("died", rank, text, size, exit_status=link.exit_status, is_internal=ours)
+            self._fail(replace(fault, out_of_memory=self._oom_watch.kernel_report()))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True
