@@ -50,8 +50,8 @@ class Pending:
     def stumbles(self) -> bool:
         """Wait for the first half of the outcomes, or a fault among them; whether there is one.
 
-        Outcomes of the second half that are there already do not count: how soon ranks answer must
-        have no say in what is run.
+        Outcomes of the second half that are there already do not count: what is run
+        must not depend on how soon ranks answer.
         """
         if not self._given_up:
             self._template.drive(lambda: self._stumbles or not self._left_of_half)
