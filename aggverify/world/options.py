@@ -31,7 +31,7 @@ class Options:
     """Limits of ranks, in seconds and bytes, and their backend.
 
     ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
-    ``cpu_seconds_after``: the same once a job has run away; less where a search makes more of these.
+    ``cpu_seconds_after``: the same once a job has run away; less where a search follows.
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
     it for code that sleeps, or waits for something outside the machine, on purpose.
     ``second_look``: how long a rank must have slept outside any collective to count as blocked.
