@@ -94,14 +94,14 @@ class Tracer:
         return prefix
 
 
-_OURS = str(Path(__file__).resolve().parents[1])
+_OURS = f"{Path(__file__).resolve().parents[1]}/"
 
 
 @functools.cache
 def _torch() -> str:
     import torch
 
-    return str(Path(torch.__file__).parent)
+    return f"{Path(torch.__file__).parent}/"  # torchtitan next to it is not torch
 
 
 def _where() -> str:
