@@ -36,8 +36,8 @@ _FROM = {
     "parse_step": "aggverify.steps.notation",
     "verify": "aggverify.api.running",
 }
-_ELSEWHERE = {"load_verdict": "load"}
-"""What is called otherwise in its module."""
+_NAMED_OTHERWISE = {"load_verdict": "load"}
+"""Public names whose module has another one for them."""
 
 __all__ = [
     "Case",
@@ -69,4 +69,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _FROM:
         raise AttributeError(f"module 'aggverify' has no attribute {name!r}")
-    return getattr(import_module(_FROM[name]), _ELSEWHERE.get(name, name))
+    return getattr(import_module(_FROM[name]), _NAMED_OTHERWISE.get(name, name))

@@ -38,31 +38,34 @@ Text = Annotated[str, "lines"]
 Case = Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "case.json"})]
 Claim = Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "case.json#/$defs/claim"})]
 Fault = Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "fault.json"})]
-"""JSON values that have readers and schemas of their own, kept as they are and never shown."""
-_FOREIGN = (Case, Claim, Fault)
+"""JSON values that have readers and schemas elsewhere: kept as they are, and never shown."""
+_KEPT_AS_IS = (Case, Claim, Fault)
 T = TypeVar("T")
 if TYPE_CHECKING:
     Double = float
 else:
 
-    class _Floats(type):
+    class _IsFloat(type):
         def __instancecheck__(cls, value: object) -> bool:
             return isinstance(value, float)
 
-    class Double(metaclass=_Floats):
-        """A float that JSON has as the text of ``float.hex``, which is exact."""
+    class Double(metaclass=_IsFloat):
+        """A float that JSON has as the text of ``float.hex``, which is exact.
+
+        To msgspec it is a custom type, so that it asks ``_from_text`` and ``_text_schema``.
+        """
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A class of a document: its fields are the keys, and the reader's and the schema's rules."""
+    """Base of all document classes: JSON keys, reader and schema follow from its typed fields."""
 
 
 def plain(value: Any) -> Any:
     """JSON data of a value of a document: floats in hex and fractions as text, so all are exact."""
     if isinstance(value, Part):
         return {
-            name: getattr(value, name) if kind in _FOREIGN else plain(getattr(value, name))
-            for name, kind in _kinds(type(value)).items()
+            name: getattr(value, name) if kind in _KEPT_AS_IS else plain(getattr(value, name))
+            for name, kind in _field_types(type(value)).items()
         }
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -77,9 +80,9 @@ def sanitize(value: T, kind: Any = str) -> T:
     """Return the same with every text escaped (``aggverify.escape``), as it is shown to people."""
     found: Any = value
     if isinstance(value, Part):
-        kinds = _kinds(type(value)).items()
+        kinds = _field_types(type(value)).items()
         found = type(value)(**{name: sanitize(getattr(value, name), k) for name, k in kinds})
-    elif isinstance(value, Mapping) and kind not in _FOREIGN:
+    elif isinstance(value, Mapping) and kind not in _KEPT_AS_IS:
         found = {escape.line(key): sanitize(inner) for key, inner in value.items()}
     elif isinstance(value, tuple):
         found = tuple(map(sanitize, value))
@@ -89,22 +92,23 @@ def sanitize(value: T, kind: Any = str) -> T:
 
 
 def read(kind: type[T], data: object, where: str) -> T:
-    """Return the value of ``kind`` that ``data`` is.
+    """Return plain JSON data as a value of ``kind``.
 
     Raises InputError naming the place that is wrong.
     """
     try:
-        return msgspec.convert(data, kind, dec_hook=_made)
+        return msgspec.convert(data, kind, dec_hook=_from_text)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        refused = error  # half a surrogate pair is a key or a name of nothing
-    for part, value, place in _parts(kind, data, where):
+        refused = error  # a lone surrogate in a key is no UTF-8
+    # msgspec's message is not for people: find the innermost wrong value, and name its place.
+    for part, value, place in _inner_values(kind, data, where):
         read(part, value, f"{where}{place}")
     if isinstance(refused.__cause__, InputError):
         raise InputError(f"{where}: {refused.__cause__}") from None
-    raise InputError(f"{where} must be {_what(kind, data)}, got {shown(data)}")
+    raise InputError(f"{where} must be {_expected(kind, data)}, got {shown(data)}")
 
 
-def _made(kind: Any, data: Any) -> Any:
+def _from_text(kind: Any, data: Any) -> Any:
     pattern, make = (HEX, float.fromhex) if kind is Double else (FRACTION, Fraction)
     if not isinstance(data, str) or not re.fullmatch(pattern, data):
         raise ValueError(data)
@@ -114,16 +118,16 @@ def _made(kind: Any, data: Any) -> Any:
         raise ValueError(data) from None
 
 
-def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield what a value consists of.
+def _inner_values(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
+    """Yield type, value and place of all that a value consists of.
 
     Raises InputError for keys that it must not have, or lacks.
     """
-    kind = _one(kind)
+    kind = _without_none(kind)
     inner = get_args(kind)
-    if _has_fields(kind) and isinstance(data, dict):
+    if _is_part(kind) and isinstance(data, dict):
         known = {field.name: field for field in msgspec.structs.fields(kind)}
-        if "schema" in known:  # of another version, whatever else there is
+        if "schema" in known:  # first: another version may have other keys
             yield known["schema"].type, data.get("schema"), ".schema"
         for key in data:
             if key not in known and kind.__struct_config__.forbid_unknown_fields:
@@ -139,16 +143,17 @@ def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
         yield from ((inner[1], value, f".{key:.80}") for key, value in data.items())
 
 
-def _what(kind: Any, data: object) -> str:
-    """Return what a value must be, as in "text"."""
-    kind, *more = get_args(kind) if get_origin(kind := _one(kind)) is Annotated else (kind,)
+def _expected(kind: Any, data: object) -> str:
+    """Return in words what a value must be, as in "text"."""
+    kind = _without_none(kind)
+    kind, *more = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     if kind is int and more:
         least, most = more[0].ge, more[0].le
         if most == LARGEST:
             return "an integer of at most 64 bits" if type(data) is int else "an integer"
         return f"an integer {f'of at least {least}' if most is None else f'from {least} to {most}'}"
-    if kind in _WORDS:
-        return _WORDS[kind]
+    if kind in _NAMES:
+        return _NAMES[kind]
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return " or ".join(repr(getattr(x, "value", x)) for x in get_args(kind) or kind)
     if get_origin(kind) is tuple:
@@ -156,7 +161,7 @@ def _what(kind: Any, data: object) -> str:
     return "an object"
 
 
-_WORDS = {
+_NAMES = {
     str: "text",
     bool: "true or false",
     int: "an integer",
@@ -166,32 +171,32 @@ _WORDS = {
 }
 
 
-def _has_fields(kind: Any) -> bool:
+def _is_part(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Part)
 
 
-def _one(kind: Any) -> Any:
-    """Return the type without a None that it may be."""
+def _without_none(kind: Any) -> Any:
+    """Return an optional type without its None, any other as it is."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return Union[tuple(k for k in get_args(kind) if k is not type(None))]  # noqa: UP007
 
 
 @cache
-def _kinds(kind: type[Any]) -> Mapping[str, Any]:
-    return {field.name: _one(field.type) for field in msgspec.structs.fields(kind)}
+def _field_types(kind: type[Any]) -> Mapping[str, Any]:
+    return {field.name: _without_none(field.type) for field in msgspec.structs.fields(kind)}
 
 
 def schema(title: str, kind: type) -> str:
     """Return the JSON schema of what ``plain`` writes, as it is shipped."""
-    found = msgspec.json.schema(kind, schema_hook=_texts)
+    found = msgspec.json.schema(kind, schema_hook=_text_schema)
     for one in found["$defs"].values():
         one["description"] = " ".join(one.pop("description").split())
     dialect = "https://json-schema.org/draft/2020-12/schema"
     written = json.dumps({"title": title, "$schema": dialect, **found}, indent=2) + "\n"
-    # Parts of a document, not of a run: readers generate code from their names.
+    # Others generate code from these names: "Finding" rather than our "FindingRecord".
     return re.sub(r'"((?:#/\$defs/)?\w+)Record"', r'"\1"', written)
 
 
-def _texts(kind: Any) -> dict[str, Any]:
+def _text_schema(kind: Any) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^({HEX if kind is Double else FRACTION})$"}

@@ -42,7 +42,7 @@ def shown(value: object, most: int = 200) -> str:
     """Return the value as it would be written, as far as that is possible and worth reading."""
     try:
         text = repr(value)
-    except Exception:  # an integer of more digits than Python writes, an object of somebody's
+    except Exception:  # an integer of too many digits, or an object's own __repr__
         return f"something of type {type(value).__name__} that cannot be written out"
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 

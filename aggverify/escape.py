@@ -6,21 +6,21 @@ import json
 import re
 from typing import Any
 
-_ODD = "\N{REPLACEMENT CHARACTER}"
-# At the start of a line, leading spaces aside: ``::error::`` and the like. Anywhere in it:
-# ``##[error]``, ``##vso[...]`` and TeamCity's ``##teamcity[``.
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# A CI service obeys ``::error::`` and the like at the start of a line, leading spaces aside, and
+# ``##[error]``, ``##vso[...]`` and TeamCity's ``##teamcity[`` anywhere in it.
 _COMMAND = re.compile(r"^( *):(?=:)", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 
 
 def clean(text: str) -> str:
-    """Remove control and invisible characters (escape sequences, text direction).
+    """Replace control and invisible characters (escape sequences, text direction).
 
-    Also what a CI service would take for a command; line feeds stay.
+    Commands to a CI service are broken in the same way; line feeds stay.
     """
     text = text.replace("\t", "    ")
-    text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)
-    return _OLD_COMMAND.sub(f"#{_ODD}", _COMMAND.sub(rf"\1{_ODD}", text))
+    text = "".join(c if c.isprintable() or c == "\n" else _REPLACEMENT for c in text)
+    return _OLD_COMMAND.sub(f"#{_REPLACEMENT}", _COMMAND.sub(rf"\1{_REPLACEMENT}", text))
 
 
 def json_text(data: Any, **options: Any) -> str:
@@ -29,10 +29,10 @@ def json_text(data: Any, **options: Any) -> str:
 
 
 def line(text: str) -> str:
-    """Return the same on one line."""
-    return clean(text.replace("\n", _ODD))
+    """Return the text cleaned and on one line: also line feeds are replaced."""
+    return clean(text.replace("\n", _REPLACEMENT))
 
 
 def indented(text: str) -> str:
-    """Return the same with every line but the first indented: none of them stands for itself."""
+    """Return the text cleaned, later lines indented: none can pass for a message of ours."""
     return clean(text).replace("\n", "\n    ")

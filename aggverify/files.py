@@ -1,7 +1,4 @@
-"""Reading and writing of the tool's own files: bounded, as data, and where they belong.
-
-And which file a person names by a target.
-"""
+"""Bounded reads of regular files, writes that stay where they belong, and the file of a target."""
 
 from __future__ import annotations
 
@@ -21,13 +18,12 @@ from aggverify.errors import InputError
 def contents(path: Path, most: int | None = None) -> bytes:
     """Return the bytes of a regular file, at most one more than ``most``.
 
-    Raises OSError for all else.
-
-    Opening a pipe waits for its other side, and reading a device may never end.
+    Raises OSError for all else: opening a pipe waits for its other side, and reading a device may
+    never end.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # no name that a file can have
+    except ValueError as error:  # a null byte in the name
         raise OSError(EINVAL, str(error), str(path)) from None
     with open(descriptor, "rb") as file:  # noqa: PTH123
         kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
@@ -57,10 +53,9 @@ def parsed(source: str | bytes) -> ast.Module:
 
 
 def resolved(path: Path) -> Path:
-    """Where it leads to.
+    """Return the path with all links followed, or ``/`` where they lead in a circle.
 
-    The root of all files where that cannot be resolved, as of links in a circle or what is no name
-    of a file.
+    Also for what no file can be called: callers ask in which folder it lies, and ``/`` is in none.
     """
     try:
         return Path(os.path.realpath(path, strict=True))
@@ -139,8 +134,12 @@ def put(path: Path, text: str) -> None:
         else:
             _write_into(path, text)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"cannot write {path}: {reason}") from None
+        raise InputError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Return why a file cannot be used; a ValueError is of a name that no file can have."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _own_output(found: os.stat_result | None) -> int | None:
@@ -195,13 +194,13 @@ def _write_all(descriptor: int, text: str) -> None:
 
 
 def os_error_text(error: OSError) -> str:
-    """Return what the machine refused, as a sentence."""
+    """Return the error as words for a message: its file, if it names one, and the reason."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else f"the machine refuses: {reason}"
 
 
 def append(path: Path, text: str) -> None:
-    """Add to a file that is there for it, such as a CI service's summary; raises OSError."""
+    """Append to a regular file, such as a CI service's summary; raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
     with open(descriptor, "a", encoding="utf-8") as file:  # noqa: PTH123
         kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
@@ -211,7 +210,7 @@ def append(path: Path, text: str) -> None:
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """File or module of a target, and the function's name if it has one."""
+    """Split a target into its file or module and the function's name, None if it has none."""
     head, colon, name = text.rpartition(":")
     if not colon or name.endswith(".py"):
         return text, None

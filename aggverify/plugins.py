@@ -1,4 +1,4 @@
-"""What installed packages bring by their entry points, read when it is first needed.
+"""Objects that installed packages bring by entry points, read when first needed.
 
 A package's ``[project.entry-points."aggverify.conventions"]`` names objects; the name there must be
 the object's own. One that cannot be loaded or used is named in a warning and left out.
@@ -71,7 +71,7 @@ def _loaded(group: str, kind: type, taken: Collection[str]) -> Mapping[str, Any]
         try:
             value = entry.load()
             why = _unusable(entry.name, value, kind)
-        except Exception as error:  # somebody's code
+        except Exception as error:  # the package's code may raise anything
             why = f"{type(error).__name__}: {error}"
         if why is None and (entry.name in found or entry.name in taken):
             why = "that name is in use"
@@ -84,7 +84,7 @@ def _loaded(group: str, kind: type, taken: Collection[str]) -> Mapping[str, Any]
 
 
 def left_out(what: str, group: str, why: str) -> None:
-    """Warn that something of a package is not used."""
+    """Warn that an object of a package is not used, and why."""
     text = " ".join(f"aggverify.{group} {what} is left out: {why}".split())
     warnings.warn(text[:500], PluginWarning, stacklevel=2)
 

@@ -71,5 +71,5 @@ def probe_log_probs(
 
 
 def _recorder() -> Any:
-    """By its name: who imports the probes imports no more."""
+    """Import the recorder only now and by name: importing the probes imports nothing else."""
     return import_module("aggverify.audit.recorder").recorder(_FOLDER)

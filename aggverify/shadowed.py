@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def shadowed(error: BaseException | None = None) -> str | None:
-    """Return the sentence that names it, where one was loaded, or failed to.
+    """Return a sentence on the first such file that was loaded, or that ``error`` came from.
 
-    None where none was.
+    None where there is none.
     """
     own = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
     for name, file in (*_failed(error), *_loaded()):
@@ -31,7 +31,7 @@ def _loaded() -> Iterator[tuple[str, str]]:
 
 
 def _failed(error: BaseException | None) -> Iterator[tuple[str, str]]:
-    """Modules that raised while they were imported: these are loaded no more."""
+    """Modules that raised while they were imported: Python keeps none of them as loaded."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
         name, code = trace.tb_frame.f_globals.get("__name__"), trace.tb_frame.f_code

@@ -1,7 +1,8 @@
 """The truth: exact step scalars and token weights of every aggregation mode.
 
-It is ``aggverify.oracles``. A checkout on ``sys.path`` also offers its folder as ``oracles``, which
-is not ours to take: who imports that name gets the next package of that name, if there is one.
+Import it as ``aggverify.oracles``. With a checkout on ``sys.path`` this folder can also be found as
+``oracles``, where it would hide another package of that name: an import of ``oracles`` is passed on
+to the next one, if there is any.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if __name__ == "oracles":
         raise ModuleNotFoundError(
             "No module named 'oracles'; it is aggverify.oracles", name="oracles"
         )
-    # What stands in sys.modules at the end is what the import statement gives.
+    # An import statement returns what sys.modules holds once this module has run.
     sys.modules[__name__] = module_from_spec(_spec)
     _spec.loader.exec_module(sys.modules[__name__])
 else:

@@ -2,8 +2,8 @@
 
 A fixed tolerance cannot do: 1e-5 lets a factor of 1 + 5e-6 pass in float32 and blames every right
 reducer in bfloat16, whose weights are off by up to 1/256. A bound per dtype and number of roundings
-needs no tuning; what it would have caught is printed with each verdict. It is of weights, whose
-roundings do not grow with the number of tokens; of a sum, whose roundings do, it is weaker.
+needs no tuning; what it would have caught is printed with each verdict. A weight goes through as
+many roundings in a long response as in a short one; a sum does not, and its bound is weaker.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def scalar_bound(
     levels = [additions] if isinstance(additions, int) else list(additions)
     if not levels or min(levels) < 0:
         raise OracleError(f"the number of additions cannot be negative, got {additions!r}")
-    growth, underflow = _of_a_sum(tuple(levels), roundings, precision)
+    growth, underflow = _sum_errors(tuple(levels), roundings, precision)
     return magnitude * growth + underflow * amplification
 
 
-@lru_cache(maxsize=1024)  # every case of a step has the same
-def _of_a_sum(
+@lru_cache(maxsize=1024)  # all cases of one step ask for the same bound
+def _sum_errors(
     levels: tuple[int, ...], roundings: int, precision: Precision
 ) -> tuple[Fraction, Fraction]:
-    """Return what it may grow by as a part of its magnitude, and what underflow may add."""
+    """Return the error by rounding relative to the magnitude, and the absolute one by underflow."""
     growth = 1 + relative(roundings, precision)
     for level in levels:
         growth *= 1 + level * precision.unit_roundoff

@@ -33,13 +33,13 @@ class CustomOracle:
 
         Raises OracleError when the file gives anything else, or not the same twice.
         """
-        return _twice(self, step)
+        return _repeatable_weights(self, step)
 
     def scalar(self, step: Step, losses: Any, *, dtype: str | None = None) -> Fraction:
         """``sum w*l`` with these weights; takes losses as :func:`oracles.scalar` does."""
         return dotted(self.weights(step), step, losses, dtype)
 
-    def _called(self, step: Step) -> Weights:
+    def _call(self, step: Step) -> Weights:
         try:
             given = self.function(step)
             if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
@@ -68,8 +68,8 @@ class CustomOracle:
 
 
 @lru_cache(maxsize=4096)
-def _twice(oracle: CustomOracle, step: Step) -> Weights:
-    first, again = oracle._called(step), oracle._called(step)
+def _repeatable_weights(oracle: CustomOracle, step: Step) -> Weights:
+    first, again = oracle._call(step), oracle._call(step)
     if first != again:
         raise OracleError(
             f"{oracle.name} is not deterministic: on the same step it gave {_shown(first)} "

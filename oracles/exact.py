@@ -1,8 +1,8 @@
 """Exact sums and dot products of floating-point arrays, of any dtype, in any order.
 
-The array is read in blocks as float64 (bfloat16, float16 and float32 are float64 numbers already,
-the last two operands' products too), every block is taken apart by extraction.py, and the few
-float64 parts are added as integers. Nothing is rounded and no more than a block is copied.
+The array is read in blocks as float64, which holds every narrower number, and every product of two,
+exactly. extraction.py takes each block apart, and its few float64 parts are added as integers:
+nothing is rounded, and no more than a block is copied.
 """
 
 from __future__ import annotations
@@ -130,7 +130,10 @@ def _kept(numbers: Numbers, keep: npt.NDArray[np.bool_], start: int, end: int) -
 
 
 def _finite(block: Float64, start: int) -> float:
-    """Return the largest magnitude in a block that begins at token ``start``."""
+    """Return the largest magnitude in a block that begins at token ``start``.
+
+    Raises OracleError where it is not finite.
+    """
     found = largest(block)
     if not math.isfinite(found):
         at = int(np.flatnonzero(~np.isfinite(block))[0])

@@ -23,7 +23,7 @@ from .policy import DEFAULT_POLICY, Policy
 from .step import Step
 
 BITS = 240
-"""Of a value or a slope, which is cut after so many."""
+"""Significant bits that are kept of a value or a slope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class Objective:
     """The mode whose weights, times the slope at 0, are the gradient where all inputs are 0."""
     term: Callable[[Any], Any]
     slope: Callable[[Any], Any]
-    """Its derivative; both are monotone in either direction from where the slope is 0."""
+    """Its derivative; both are monotone on each side of the point where the slope is 0."""
     group_size: int | None = None
     """Rollouts of a prompt, where it compares them."""
     negative: bool = False
-    """Whether no input is above 0, so that nothing that is clipped above 1 acts."""
+    """Whether inputs are kept at 0 or below: no ratio is above 1, and so no clip above 1 acts."""
     asks: tuple[str, ...] = ("denominators",)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Framework -> what it is called there."""
 
     def units(self, step: Step, policy: Policy) -> list[Parts]:
-        """Of each pair or rollout that is averaged over, its samples and their parts in ``z``."""
+        """Return the samples of each pair or rollout ``u``, with their coefficients in ``z_u``."""
         if self.group_size is not None:
             return pairs(step, policy)
         tokens = counts(step, policy)

@@ -13,7 +13,7 @@ from .errors import OracleError
 MAX_TOKENS = 1 << 26
 """Response tokens of a step read from JSON: a few bytes must not ask for all memory there is."""
 SAVING = 8
-"""Runs are written where they are at most one in so many elements."""
+"""Runs are written only where there are at least so many times as many elements as runs."""
 
 
 def starts_of_runs(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -27,6 +27,7 @@ from .step import Sample, Step
 
 MAX_DIGITS = 100_000
 _GUARD = 64
+"""Bits beyond those asked for, at the first try and on top of what is proven to be enough."""
 _ROUNDINGS = 64
 """Relative roundings one term can go through in any formula, with room to spare."""
 
@@ -115,8 +116,8 @@ def _bracket(
 ) -> tuple[Any, Any]:
     """Return the formula's value in the present precision, and a bound on its error.
 
-    Where all weights are non-negative, the formula on absolute losses is ``sum w |l|``; where they
-    are not, that is put together out of one sample's losses after the other.
+    The bound is relative to ``sum |w l|``, which is the formula on absolute losses. Pairs have
+    weights of both signs: for them the formula is taken of one sample's losses at a time.
     """
     rows = [
         Row(s.rollout, s.group, tuple(map(_mpf, kept)), _tokens(s, policy))
@@ -124,12 +125,13 @@ def _bracket(
     ]
     sizes = [Row(r.rollout, r.group, tuple(map(abs, r.losses)), r.tokens) for r in rows]
     value = found.scalar_mp(rows, policy, _mpf(divisor))
-    size = mp.fsum(abs(found.scalar_mp(s, policy, _mpf(divisor))) for s in _taken(found, sizes))
+    parts = _with_one_sign(found, sizes)
+    size = mp.fsum(abs(found.scalar_mp(part, policy, _mpf(divisor))) for part in parts)
     return value, mp.ldexp(size * 2 * (_ROUNDINGS + len(rows)), -mp.prec)
 
 
-def _taken(found: Mode, sizes: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows all together, or of each its own losses and none of the others'."""
+def _with_one_sign(found: Mode, sizes: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows as they are, or once for each row with the losses of all others left out."""
     if found.group_size is None:
         return [list(sizes)]
     return [
@@ -160,7 +162,7 @@ def _enough(
     """Return a precision at which the error bound is smaller than any two boundaries are apart.
 
     The scalar is a fraction whose denominator has at most q bits, so it is 0 or at least 2^-q in
-    magnitude, and a boundary between two results of ``target`` bits is a multiple of
+    magnitude. A boundary between two results of ``target`` bits is a multiple of
     2^-(q + target + 1): the two coincide or are 2^-(2q + target + 1) apart.
     """
     losses = [x for kept in values for x in kept]

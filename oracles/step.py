@@ -115,7 +115,10 @@ def _mask(name: str, value: Mask) -> bytes:
 
 
 class _Hashed:
-    """A place for a hash that is worked out once, and is no field: it holds in one process."""
+    """A slot for a hash that is computed once.
+
+    It is no field, and so is not pickled: the hash of bytes differs from process to process.
+    """
 
     __slots__ = ("_hash",)
     _hash: int
@@ -255,7 +258,7 @@ def _sample(prompt: Any, mask: Any, rollout: Any, group: Any, original: Any = No
     return Sample(prompt, _bits(mask), rollout, group, bits)
 
 
-# Typed: True is no 1 here.
+# Typed, because True == 1: an id of true would be read as 1 instead of refused.
 _known_sample = lru_cache(maxsize=4096, typed=True)(_sample)
 
 

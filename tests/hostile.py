@@ -258,7 +258,7 @@ def feed_rank(data: bytes) -> None:
             outcome, _ = postmortem.finished(
                 [link.replies[0]], [link], 0, resource_headroom.PidsWatch(), HERE
             )
-            assert len(postmortem.apart(outcome, 2)) == 2
+            assert len(postmortem.split(outcome, 2)) == 2
             if isinstance(outcome, Replies):
                 decode_replies.answers(RunSpec(CASE), outcome.replies)
             else:

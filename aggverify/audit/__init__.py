@@ -1,4 +1,5 @@
 """A training run itself: the weights that its own backward passes gave, held to the mode.
 
-``recorder`` and ``points`` run in the trainer's processes; all else reads what they wrote.
+``recorder``, ``reduction`` and ``probe_points`` run in the trainer's processes; all else starts
+them, or reads what they wrote.
 """

@@ -1,4 +1,4 @@
-"""Weights that are another step's: by the count of tokens that they were divided by."""
+"""Recognises wrong weights that one factor explains, such as another step's count of tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
 def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     """Return one number that every weight of every step is off by.
 
-    Several sizes of this run, or none, are that number: steps of one layout do not show which.
+    Several sizes of this run, or none, are that number: steps of one layout do not show which. None
+    where it is one size alone, which a formula can name.
     """
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
     known = [f for f in factors if f is not None]

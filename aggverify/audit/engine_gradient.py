@@ -62,7 +62,7 @@ def judged(
 
 def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None, float]:
     """Return the update over the sum of all ranks' gradients, and its relative bound."""
-    mine = [r for r in records if not run.ranks.copy(r)]
+    mine = [r for r in records if not run.ranks.is_copy(r)]
     shapes = {tuple(r.arrays["shape"].tolist()) for r in mine}
     if len(shapes) != 1 or len(mine) * run.ranks.tp_size * run.ranks.pp_size != run.ranks.world:
         return None, 0.0
@@ -72,8 +72,8 @@ def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None
     if not size or after.shape != total.shape:
         return None, 0.0
     found = float(after @ total) / size
-    if _relative(after - found * total) > 1e-2 * _relative(after):
-        return None, 0.0
+    if _norm(after - found * total) > 1e-2 * _norm(after):
+        return None, 0.0  # the update is no multiple of the sum
     # Every rank's sum over micro-batches, the sum over ranks and its factor are rounded.
     unit = float(PRECISIONS["float32"].unit_roundoff)
     passes = max((step.case.layout.num_microbatches for step in run.steps), default=1)
@@ -81,7 +81,7 @@ def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None
     return found, 2 * (len(mine) + passes + 8) * unit * grown
 
 
-def _relative(values: Array) -> float:
+def _norm(values: Array) -> float:
     return float(np.sqrt(values @ values))
 
 

@@ -25,14 +25,15 @@ _LARGE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class StepWeights:
-    """One step's weights in the update, with the mode's."""
+    """One step's weights in the update, with the mode's; an entry for each response token."""
 
     step: RecordedStep
     observed: Array
     expected: tuple[Fraction, ...]
     odd: Array
-    """Tokens that another property is about."""
+    """Whether another property is about the token."""
     unknown: Array
+    """Whether the token is unmasked, and its weight could not be read off."""
 
     @property
     def left_out(self) -> Array:
@@ -41,7 +42,7 @@ class StepWeights:
 
     @property
     def judged(self) -> Array:
-        """As the mode has them where nothing is to be judged."""
+        """Observed weights, but for odd and unknown tokens the mode's, so that none is wrong."""
         exact = np.array([float(w) for w in self.expected])
         return np.where(self.odd | self.unknown, exact, self.observed)
 
@@ -99,7 +100,7 @@ def _spread_out(seen: WeightObservation) -> WeightObservation:
 
 
 def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> WeightObservation:
-    """With samples of all micro-batches in turn: the order that ranks have them in is no step's."""
+    """Order samples by taking one of every micro-batch in turn: records have no order of a step."""
     cells = [members for _, _, members in case.layout.cells()]
     rows = zip_longest(*cells)
     order = [n for row in rows for n in row if n is not None]
@@ -122,7 +123,7 @@ def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> We
 
 
 def _filled(one: StepWeights) -> Array:
-    """Weights with those that are unknown as far off as the others of their micro-batch are."""
+    """Return the weights, with unknown ones off by the median factor of their micro-batch."""
     if not (one.unknown | one.odd).any():
         return one.observed
     exact = np.array([float(w) for w in one.expected])

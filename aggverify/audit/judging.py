@@ -123,27 +123,24 @@ def masked(
 def weights(
     subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
 ) -> Iterator[JudgedFinding]:
-    """Yield the step whose worst weight is furthest off, and why; nothing where all are within."""
+    """Yield a finding on the smallest step with wrong weights, and why; none if all are right."""
     found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
     if not found:
         return
     worst = min(found, key=lambda f: f[0].step.case.step.num_response_tokens)
     one, finding = worst
-    not_finite = not np.isfinite(one.judged).all()
-    if not not_finite:
-        wrong = [(w.step, w.judged, w.expected) for w, _ in found]
-        if (other := other_counts(wrong, run.steps)) is not None:
-            yield JudgedFinding(
-                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), other
-            )
-            return
-    code = NOT_FINITE if not_finite else WRONG
-    finding = replace(finding, code=code, message=_scope(found, steps) + _smallest(one, finding))
-    if not_finite:
-        yield JudgedFinding(finding)
-    else:
-        known = one_factor(wrong, run.ranks)
-        yield JudgedFinding(finding, known or explained(subject, finding, steps))
+    scope = _scope(found, steps)
+    message = scope + _smallest(one, finding)
+    if not np.isfinite(one.judged).all():
+        yield JudgedFinding(replace(finding, code=NOT_FINITE, message=message))
+        return
+    wrong = [(w.step, w.judged, w.expected) for w, _ in found]
+    if (other := other_counts(wrong, run.steps)) is not None:
+        yield JudgedFinding(replace(finding, code=OTHER_COUNTS, message=scope), other)
+        return
+    finding = replace(finding, code=WRONG, message=message)
+    known = one_factor(wrong, run.ranks)
+    yield JudgedFinding(finding, known or explained(subject, finding, steps))
 
 
 def _wrong(
@@ -168,7 +165,7 @@ def _wrong(
 
 
 def _read_as_factors(subject: Subject, run: RecordedRun, one: StepWeights) -> tuple[float, ...]:
-    """Read weights as the simplest factors of the mode's that they are within their rounding.
+    """Return every weight as the mode's times the simplest factor that its rounding allows.
 
     For example 1/2, and not 268435461/536870912.
     """
@@ -207,7 +204,7 @@ def _smallest(one: StepWeights, finding: Finding) -> str:
 def terms(
     subject: Subject, run: RecordedRun, steps: Sequence[StepWeights]
 ) -> Iterator[JudgedFinding]:
-    """Of further terms: their weights are one multiple of the losses', step by step."""
+    """Yield further terms whose weights in a step are not one multiple of the losses'."""
     for one in steps:
         base = one.step.weights
         for name, own in one.step.terms.items():
@@ -216,8 +213,8 @@ def terms(
                 continue
             by = own[kept][0] / base[kept][0]
             wanted = tuple(Fraction(w) for w in (base * by).tolist())
-            twice = 2 * roundings(subject, run) + 1
-            off = worst_weight(own, wanted, twice, precision(subject, run))
+            of_both = 2 * roundings(subject, run) + 1
+            off = worst_weight(own, wanted, of_both, precision(subject, run))
             if off is not None and not off.accumulated:
                 made = _finding_of(
                     subject,
@@ -280,13 +277,14 @@ def _finding_of(
 
 
 def _odd(step: RecordedStep) -> Array:
+    """Whether a token is weighed several times, or was never backpropagated."""
     parts = [s.twice | (s.mask & (not s.used)) for s in step.samples]
     found = np.concatenate(parts)
     return np.concatenate([found, np.zeros(len(step.weights) - len(found), dtype=bool)])
 
 
 def precision(subject: Subject, run: RecordedRun) -> str:
-    """Return the lowest on a weight's path."""
+    """Return the dtype of the lowest precision on a weight's path."""
     return subject.computes_in if run.dtype == "float64" else run.dtype
 
 

@@ -1,9 +1,11 @@
 """Probe points: where frameworks have per-token losses, patched in as their modules are imported.
 
 Runs in every process of a job before anything else, so it imports no torch; a module that has no
-such function is left as it is. Values are Python expressions of the function's arguments, of those
-of the function it is called ``within``; ``out`` and its closure's ``cells``; ``caller`` and its
-``line``; ``nth`` call of what is returned.
+such function is left as it is.
+
+Values are Python expressions. They may use the arguments of the function, and of the one that it is
+called ``within``; what it returns (``out``) and the ``cells`` of that one's closure; the ``caller``
+and its ``line`` of code; and which call of what it returns this is (``nth``).
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ def _probing(point: Point, function: Callable[..., Any]) -> Callable[..., Any]:
         known["caller"] = f"{frame.f_code.co_name}:{frame.f_lineno}"
         known["line"] = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if where in known:  # an argument
-            return _called(function, args, how, where, _probe(point, kind, known[where], known))
+            values = _probe(point, kind, known[where], known)
+            return _called_with(function, args, how, where, values)
         known["out"] = out = function(*args, **how)
         if where == "out()":  # the argument of what is returned, each time it is called
             numbers = itertools.count()
@@ -158,7 +161,8 @@ def _bound(function: Callable[..., Any], args: Any, how: Any) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
-def _called(function: Callable[..., Any], args: Any, how: Any, name: str, value: Any) -> Any:
+def _called_with(function: Callable[..., Any], args: Any, how: Any, name: str, value: Any) -> Any:
+    """Call the function with one argument replaced, however that was passed."""
     if name in how:
         return function(*args, **{**how, name: value})
     at = list(inspect.signature(function).parameters).index(name)
@@ -166,7 +170,7 @@ def _called(function: Callable[..., Any], args: Any, how: Any, name: str, value:
 
 
 def _probe(point: Point, kind: str, values: Any, known: Mapping[str, Any]) -> Any:
-    if isinstance(values, list):  # one of each sample, as all that belongs to them
+    if isinstance(values, list):  # one for each sample, as are lists of the same length
         lists = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == len(values)}
         each = ({k: v[n] for k, v in lists.items()} for n in range(len(values)))
         pairs = zip(values, each, strict=True)

@@ -88,7 +88,7 @@ class Recorder:
     def losses(
         self, losses: Any, mask: Any, name: str, step: int | None, known: Mapping[str, Any]
     ) -> Any:
-        """Return an identity, hooked."""
+        """Return the same losses, with a hook that records the gradient of each."""
         head = {"name": name, "quantity": "losses"}
         return self._probed(losses, head, step, {**known, "mask": mask}, lambda g: (g, None))
 
@@ -102,7 +102,7 @@ class Recorder:
         step: int | None,
         known: Mapping[str, Any],
     ) -> Any:
-        """Return the same; a token's loss is minus its ratio times its advantage."""
+        """Do so with log-probabilities; a token's loss is minus its ratio times its advantage."""
         head = {"name": "loss", "quantity": "log_probs"}
         if not isinstance(log_probs, Tensor):
             return log_probs
@@ -111,7 +111,7 @@ class Recorder:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def logits(self, logits: Any, labels: Tensor, ignored: int, known: Mapping[str, Any]) -> Any:
-        """Return the same of logits (tokens, vocabulary), whose loss is cross entropy."""
+        """Do so with logits (tokens, vocabulary), whose loss is cross entropy."""
         head = {"name": "loss", "quantity": "logits"}
         labels = labels.to(logits.device)
         read = partial(_per_label, logits.detach(), labels, ignored)
@@ -146,13 +146,14 @@ class Recorder:
 
     def _advance(self, step: int | None) -> None:
         if step is not None and step != self.step:
-            self._left()
+            self._record_unused()
             self.step, self.micro_batch = step, 0
         elif step is None and self._stepped:
             self.step, self.micro_batch = self.step + 1, 0
         self._stepped = False
 
     def _weighed(self, entry: ProbeCall, gradient: Tensor) -> None:
+        """Take in a call's weights, added up where one backward pass goes through it again."""
         if not self._done:
             Variable._execution_engine.queue_callback(self._finish)
         if self._scale is None:
@@ -174,7 +175,7 @@ class Recorder:
         self.micro_batch, self._scale = self.micro_batch + 1, 1.0
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        self._left()
+        self._record_unused()
         if self._reduction is not None and self.chosen(self.step):
             for values in self._reduction.seen(optimizer):
                 self._append(Record({"name": "reduction", "step": self.step}, values))
@@ -182,7 +183,7 @@ class Recorder:
     def _after_step(self, *_: Any) -> None:
         self._stepped = True
 
-    def _left(self) -> None:
+    def _record_unused(self) -> None:
         """Record what nothing went backward through: it weighs nothing."""
         for entry in self._pending:
             if not entry.recomputed:
@@ -192,19 +193,19 @@ class Recorder:
         self._pending.clear()
 
     def scaled(self, by: float) -> None:
-        """Scale what the next backward pass begins with."""
+        """Note the factor of the loss from which the next backward pass begins."""
         if self._pending:
             self._scale = by
 
-    def skipped(self) -> None:
-        """End a step that a scaler left out, or made."""
+    def ended(self) -> None:
+        """End the step, which a scaler has made or left out."""
         self._stepped = True
 
     def _write(self, entry: ProbeCall) -> None:
         assert entry.weights is not None
-        kept = torch.float64 if entry.weights.dtype == torch.float64 else torch.float32
         exact = entry.head["dtype"] in ("float64", "int64")
-        arrays = {"weights": _numbers(entry.weights, kept if exact else torch.float32)}
+        double = exact and entry.weights.dtype == torch.float64
+        arrays = {"weights": _numbers(entry.weights, torch.float64 if double else torch.float32)}
         if entry.sure is not None:
             arrays["known"] = _numbers(entry.sure, torch.uint8)
         mask = entry.known.get("mask")
@@ -228,12 +229,12 @@ class Recorder:
         os.write(self._file, Record({**record.head, **where}, record.arrays).packed())
 
 
-_OF_STAGES = "torch.distributed.pipelining.stage"
+_PIPELINING = "torch.distributed.pipelining.stage"
 
 
 def _shapes_only() -> bool:
     """Whether a pipeline calls its loss to learn the shapes of gradients, which it throws away."""
-    if _OF_STAGES not in sys.modules:
+    if _PIPELINING not in sys.modules:
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -321,9 +322,9 @@ def _place() -> dict[str, int]:
 
 
 def _scale_in_use() -> float:
-    """Return the scale of a scaler whose method was fetched before it was watched.
+    """Return the scale of a GradScaler whose method was looked up before it was watched.
 
-    ``scaler.scale(loss())`` looks it up first, and calls the first probe then.
+    ``scaler.scale(loss())`` looks it up, then calls the first probe, which makes the recorder.
     """
     kind = torch.amp.GradScaler
     scalers = [cast(Any, o) for o in gc.get_objects() if issubclass(type(o), kind)]
@@ -334,18 +335,15 @@ def _scale_in_use() -> float:
 def _watch_scaler(mine: Recorder) -> None:
     """Take a GradScaler's scale out, and end a step that it leaves out."""
     scaler = torch.amp.GradScaler
-    scale, update = scaler.scale, scaler.update
+    scale = scaler.scale
 
     def scaled(self: Any, outputs: Any) -> Any:
         out = scale(self, outputs)
         mine.scaled(self.get_scale() if self.is_enabled() else 1.0)
         return out
 
-    def updated(self: Any, *args: Any, **how: Any) -> None:
-        update(self, *args, **how)
-        mine.skipped()
-
-    scaler.scale, scaler.update = scaled, updated  # type: ignore[method-assign]
+    scaler.scale = scaled  # type: ignore[method-assign]
+    scaler.update = _noting_end(mine, scaler.update)  # type: ignore[method-assign]
 
 
 def _watch_deepspeed(mine: Recorder) -> None:
@@ -375,6 +373,6 @@ def _noting_scale(mine: Recorder, scale: Callable[..., Any]) -> Callable[..., An
 def _noting_end(mine: Recorder, update: Callable[..., Any]) -> Callable[..., Any]:
     def updated(self: Any, *args: Any, **how: Any) -> None:
         update(self, *args, **how)
-        mine.skipped()
+        mine.ended()
 
     return updated

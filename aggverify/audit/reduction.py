@@ -30,7 +30,7 @@ class Reduction:
     _hooked: set[int] = field(default_factory=set)
 
     def watch(self, out: Tensor) -> None:
-        """Watch the smallest parameters below it, each of a shape that no other has."""
+        """Watch parameters below it that are small enough, and of a shape that no other has."""
         found = [p for p in _leaves(out) if p.numel() <= MOST]
         shapes = [tuple(p.shape) for p in found]
         for parameter, shape in zip(found, shapes, strict=True):
@@ -43,7 +43,7 @@ class Reduction:
         self._local[shape] = self._local[shape] + mine if shape in self._local else mine.clone()
 
     def seen(self, optimizer: Any) -> Iterator[dict[str, Array]]:
-        """Both, of the parameter with the largest gradient; nothing where none is known twice."""
+        """Yield one parameter's gradient before and after; nothing where none is known twice."""
         local, self._local = self._local, {}
         groups = (p for group in optimizer.param_groups for p in group["params"])
         own = [p for p in groups if p.grad is not None and tuple(p.shape) in local]
@@ -51,7 +51,7 @@ class Reduction:
         once = [p for p in own if shapes.count(tuple(p.shape)) == 1]
         if not once:
             return
-        # The same one on every rank: by its shape, which all of them know.
+        # By its shape, so that every rank chooses the same one.
         chosen = min(once, key=lambda p: tuple(p.shape))
         before, after = local[tuple(chosen.shape)], _part(chosen.grad)
         if after.shape != before.shape and after is not chosen.grad:

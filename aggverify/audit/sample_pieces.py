@@ -12,7 +12,7 @@ from aggverify.audit.records import Array, Record
 from aggverify.errors import InputError
 
 Key = tuple[int, ...]
-"""A sample: its id, or where its row lay."""
+"""A sample: its id alone, or where its row lay: rank, micro-batch, record and row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Piece:
     positions: Array | None
     """In the sample; None where nothing declares them."""
     dummy: bool
+    """Whether its sample's id is negative, by which a trainer marks copies that only fill up."""
     used: bool
     """Whether anything went backward through it."""
 

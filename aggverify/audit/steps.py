@@ -29,8 +29,8 @@ class ParallelDims:
     def dp_size(self) -> int:
         return self.world // (self.cp_size * self.tp_size * self.pp_size)
 
-    def copy(self, record: Record) -> bool:
-        """Whether another tensor-parallel rank has the same losses."""
+    def is_copy(self, record: Record) -> bool:
+        """Whether the first tensor-parallel rank has the same losses."""
         return bool(record.head.get("tp_rank", record.head["rank"] % self.tp_size))
 
 
@@ -75,7 +75,7 @@ class RecordedStep:
     counts: float | None
     """The token counts that travelled with the losses, of all ranks."""
     parts: int
-    """How many ranks recorded anything of it."""
+    """Ranks that recorded anything of it."""
     terms: Mapping[str, Array] = field(default_factory=dict)
     """Weights of further terms, where they have the same tokens."""
 
@@ -85,7 +85,7 @@ class RecordedStep:
         return frozenset(s.group for s in self.samples if s.group is not None and not s.dummy)
 
     def name(self, sample: int) -> str:
-        """Return a sample in the trainer's words."""
+        """Return a sample by the trainer's id and the places that hold it."""
         if sample >= len(self.samples):
             return "nothing"
         one = self.samples[sample]
@@ -129,7 +129,7 @@ def merged(
             f"folder before each"
         )
     ranks = _ranks(records, cp, tp, pp)
-    mine = _passes_added([r for r in records if "weights" in r.arrays and not ranks.copy(r)])
+    mine = _passes_added([r for r in records if "weights" in r.arrays and not ranks.is_copy(r)])
     losses = [r for r in mine if r.head["name"] == "loss"]
     shape = RecordShape()
     for record in losses:
@@ -298,7 +298,7 @@ def _positions(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> list[Arra
         )
     starts: dict[bytes, int] = {}
     end = 0
-    for piece in own:  # the same tokens again, or more of them
+    for piece in own:  # pieces with one mask are taken for copies, others for further tokens
         if piece.mask.tobytes() not in starts:
             starts[piece.mask.tobytes()] = end
             end += len(piece.mask)

@@ -117,7 +117,10 @@ def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Docume
 
 
 def _subject(run: RecordedRun, asked: AuditRequest) -> tuple[Subject, bool]:
-    """Return the claim, with the mode that all steps have where none is named."""
+    """Return the run as a subject, and whether its mode was identified.
+
+    Where none is named that is the first one that all steps have; a subject without one if none is.
+    """
     claim = Claim(asked.target, "probe", RECORDED.name, asked.engine, policy=asked.policy)
     subject = Subject(claim, RECORDED, engine(asked.engine))
     named = [asked.mode] if asked.mode else [m for m in _TRIED if _why_not(run, m) is None]
@@ -131,7 +134,9 @@ def _subject(run: RecordedRun, asked: AuditRequest) -> tuple[Subject, bool]:
         # Counts and quotients of float32 are no other factor.
         rounded = [s.knowing(computes_in="float32") for s in found]
         right = [s for s in rounded if _is_right(s, run)]
-    return (right or (found[:1] if asked.mode else [subject]))[0], bool(right) and not asked.mode
+    if right:
+        return right[0], not asked.mode
+    return (found[0] if asked.mode else subject), False
 
 
 def _why_not(run: RecordedRun, mode: str) -> str | None:
@@ -149,19 +154,24 @@ def _why_not(run: RecordedRun, mode: str) -> str | None:
 
 
 def _under(subject: Subject, run: RecordedRun, mode: str, asked: AuditRequest) -> Subject:
-    divisor = asked.divisor
-    if asked.mode is None and oracles.mode(mode).needs_divisor:
-        probe = Subject(replace(subject.claim, mode=mode, divisor=1.0), RECORDED, subject.engine)
-        one = judging.weighed(probe, run)[0]
-        kept = [n for n, w in enumerate(one.expected) if w and one.observed[n]]
-        if kept:
-            exact = one.expected[kept[0]] / Fraction(float(one.observed[kept[0]]))
-            divisor = float(exact.limit_denominator(1000))
-    divisor = divisor if oracles.mode(mode).needs_divisor else None
-    if oracles.mode(mode).needs_divisor and (divisor is None or divisor <= 0):
-        divisor = 1.0
-    claim = replace(subject.claim, mode=mode, divisor=divisor)
-    return replace(subject, claim=claim)
+    """Return the subject under a mode; a divisor is read off a weight where no mode is named."""
+    divisor = None
+    if oracles.mode(mode).needs_divisor:
+        found = _divisor(subject, run, mode) if asked.mode is None else None
+        divisor = asked.divisor if found is None else found
+        if divisor is None or divisor <= 0:
+            divisor = 1.0
+    return replace(subject, claim=replace(subject.claim, mode=mode, divisor=divisor))
+
+
+def _divisor(subject: Subject, run: RecordedRun, mode: str) -> float | None:
+    """Return what the first weight of the run is divided by in this mode; None for no weight."""
+    by_one = Subject(replace(subject.claim, mode=mode, divisor=1.0), RECORDED, subject.engine)
+    first = judging.weighed(by_one, run)[0]
+    for expected, observed in zip(first.expected, first.observed, strict=True):
+        if expected and observed:
+            return float((expected / Fraction(float(observed))).limit_denominator(1000))
+    return None
 
 
 def _is_right(subject: Subject, run: RecordedRun) -> bool:
@@ -186,7 +196,7 @@ def _outcome(
 def _settled(
     subject: Subject, run: RecordedRun, steps: Sequence[StepWeights], done: model.CheckRecord
 ) -> model.CheckRecord:
-    """Return what was not judged, and why."""
+    """Return a property's record with why it was not judged, or else what it has established."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
         return structs.replace(
             done, state=State.LEFT_OUT, cases=0, reason="no further term is probed"

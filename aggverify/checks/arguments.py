@@ -32,7 +32,7 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _watched(case: Case) -> tuple[RunSpec]:
-    """No loss is 0: a change behind the mask would not show."""
+    """Return the case without losses of 0: masking one in place would not show."""
     losses = tuple((3 * t + 1) / 16 for t in range(len(case.losses)))
     return (RunSpec(case.with_losses(losses), watch=True),)
 
@@ -51,7 +51,7 @@ _LONG_ONES = 6
 def _stored(subject: Subject) -> Iterator[Case]:
     """Yield the usual cases, those where code branches, and some that are long in float32.
 
-    What is made wide is long already.
+    Of float32 losses a cast to float32 is no copy, so that a change in place after it shows.
     """
     yield from with_branches(subject, _space, usual=20)
     if (own := _space(subject)) is not None and not subject.nonlinear:

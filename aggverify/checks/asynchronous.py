@@ -33,9 +33,9 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit the result when collectives complete as early as they may.
+    """Compare, to the last bit, with the result when collectives complete as early as they may.
 
-    No judgement of a reducer that does not give the same twice then, which other checks report.
+    A reducer that does not give the same twice even then is not judged: other checks report it.
     """
     first, early, late = executions
     if early.failure is not None or early.weights is None or not is_finite(early):

@@ -6,13 +6,12 @@ Trainers scale losses: for mixed precision, for accumulation, for several terms 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, with_mismatch
 from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
@@ -50,7 +49,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         f"{now * SCALE!r}, not {SCALE:g} times {was!r}"
     )
     found = Finding(CODE, NAME, message, plain.case, subject.mode)
-    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+    return with_mismatch(found, off)
 
 
 def _variants(case: Case) -> tuple[RunSpec, RunSpec]:

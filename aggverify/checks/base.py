@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def accumulated(self) -> bool:
-        """Whether it is within that limit, and so no finding."""
+        """Whether the error is within ``limit``, and so no finding."""
         return self.error is not None and 0 < self.error <= self.limit
 
     @property
@@ -128,13 +128,12 @@ class Check:
     draws: Callable[[Space], Space] = lambda space: space
     """The part of its space that cases are drawn from."""
     confirming: Callable[[Case], tuple[Case | RunSpec, ...]] | None = None
-    """What to run instead to see a finding again; where that does not show it, it is a warning."""
+    """What to run instead of ``variants`` to confirm a finding; unconfirmed it is a warning."""
     looks_at_branches: bool = False
     """Whether others are judged on cases that take every branch which its own cases took."""
     on_branches: Callable[[Case], Case] | None = None
-    """Where it is also judged, as long as nothing fails, on cases that together take every branch
-    of the reducer's code, each of which may have its own mistake: how such a case is brought
-    into its space."""
+    """How cases that together take every branch of the reducer's code, each of which may have its
+    own mistake, are brought into its space; None: not judged on them. Only while nothing fails."""
     distinguishing_cases: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed in addition to its stored ones when a finding is diagnosed."""
     of_calls: bool = False
@@ -156,21 +155,21 @@ class Check:
     """Where a clear exception of the candidate's own is as good as the right result: the ranks that
     it must come from."""
     waits_for: str = ""
-    """What takes so long, seconds or more before its first case is done."""
+    """What takes seconds or more before its first case is done: the progress line shows it."""
     as_found: bool = False
-    """Whether its few cases are shown as they are: each other one costs too much."""
+    """Whether a finding is shown on the case it was found on: cases to shrink it cost too much."""
     compares_paths: bool = False
     """Whether it needs another target next to the subject's, also to see its findings again."""
     judges_scalar: bool = False
     """Whether ``judge`` also compares the reported loss."""
     aspect: str = ""
-    """What is known to be wrong once it fails: one of those below, or a person's own."""
+    """What is known to be wrong once it fails: FORMULA and the like, or a person's own."""
     needs: tuple[Need, ...] = ()
-    """Aspects without which it reports nothing new, the first that is wrong is named."""
+    """Aspects that must be right for it to report anything new; the first wrong one is named."""
     alone_after: tuple[str, ...] = ()
     """Aspects; where one of them is wrong it is judged on one rank only."""
     of_weights: bool = True
-    """Whether what it compares are weights: then they show what is wrong, by themselves."""
+    """Whether it compares weights: its findings can be diagnosed from them."""
     codes: tuple[Code, ...] = ()
     """Codes that it brings along, registered with it; those of the catalogue are known."""
     nothing_to_say: InitVar[str | None] = None

@@ -42,7 +42,7 @@ def cases(subject: Subject) -> Iterator[Case]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """First what is right and not taken so: what refuses everything refuses what is wrong, too."""
+    """Report refused right calls before accepted wrong ones: refusing everything is no merit."""
     ran = executions[0]
     failed = failure_finding(NAME, subject, ran)
     if failed is not None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.base import FORMULA, LAYOUT, Check, Finding, Need, failure_finding
+from aggverify.checks.base import LAYOUT, RIGHT_FORMULA, Check, Finding, Need, failure_finding
 from aggverify.checks.comparison import as_floats
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import hard, spread
@@ -84,7 +84,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _on_one_rank(subject: Subject, alone: Execution, gradient: Weights) -> Finding | None:
-    """Against the gradient clipped as often, and at such norms, as torch was asked to."""
+    """Compare with the gradient clipped as often, and at such norms, as torch was asked to."""
     if not alone.clips or not gradient.any():
         return None
     wanted = gradient
@@ -105,7 +105,7 @@ def _on_one_rank(subject: Subject, alone: Execution, gradient: Weights) -> Findi
 
 
 def _bound(subject: Subject, case: Case) -> float:
-    """Relative: the candidate's own roundings on both sides, and those of a norm."""
+    """Return the relative bound: the candidate's roundings on both sides, and those of a norm."""
     roundings = 2 * subject.roundings + case.step.num_response_tokens + 4
     return float(weight_bound(Fraction(1), roundings, PRECISIONS["float64"]))
 
@@ -154,11 +154,12 @@ Clip = Callable[[Weights], Weights]
 def _signs(
     case: Case, update: Weights, whole: Sequence[Fraction] | None, alone: Weights
 ) -> Iterator[str]:
-    """Yield which parts of the gradient are clipped.
+    """Yield which parts of the gradient are clipped one by one, instead of the whole.
 
-    By what would come of each of them at the norm that one rank's update has, a rank's share as it
-    is or times the number of ranks. Two of them where shards are what ranks have; a factor of the
-    layout where every token has the same one.
+    The update is compared with what clipping each kind of part at the norm of one rank's update
+    gives; a rank's share is taken as it is, and times a number of ranks. Both EACH_RANK and
+    EACH_SHARD are yielded where shards are what ranks have. Where nothing fits, and all tokens are
+    off by one factor, the gradient was clipped while scaled.
     """
     most = float(np.linalg.norm(alone))
     if whole is None or not most:
@@ -182,8 +183,8 @@ def _signs(
         each = sum(clip(times * mine(d, c, k)) for d, c in ranks for k in every)
         grown = sum(_grown(clip, [times * mine(d, c, k) for k in every]) for d, c in ranks)
         together = _grown(clip, [times * mine(None, None, k) for k in every])
-        known_signs = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
-        for sign, foretold in (*known_signs, (EACH_MICRO_BATCH, together)):
+        by_micro_batch = ((EACH_MICRO_BATCH, clipped) for clipped in (each, grown, together))
+        for sign, foretold in ((EACH_RANK, once), *by_micro_batch):
             if not found and np.allclose(update * times, foretold, rtol=_NEAR, atol=0):
                 found = sign
     if found:
@@ -198,8 +199,8 @@ def _signs(
         if np.allclose(update, sum(map(clip, parts)), rtol=_NEAR, atol=0):
             yield EACH_SHARD
             return
-    times = update[alone != 0] / alone[alone != 0]
-    if not found and np.allclose(times, times[0], rtol=_NEAR, atol=0):
+    ratios = update[alone != 0] / alone[alone != 0]
+    if not found and np.allclose(ratios, ratios[0], rtol=_NEAR, atol=0):
         yield SCALED
 
 
@@ -222,10 +223,7 @@ CHECK = Check(
     stored=_stored,
     variants=_variants,
     judge=_judge,
-    needs=(
-        Need(FORMULA, "the formula is wrong already"),
-        Need(LAYOUT, "unclipped gradients depend on the layout already"),
-    ),
+    needs=(RIGHT_FORMULA, Need(LAYOUT, "unclipped gradients depend on the layout already")),
     not_applicable="only a whole training step clips",
     max_examples=12,
     linear_only=True,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aggverify.checks.base import COLLECTIVES, Check, Finding, Need, failure_finding
+from aggverify.checks.judging import loss_text
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution, copies
@@ -17,7 +18,7 @@ SAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"
 CODE = "AGV405"
 _KINDS = ("blocked", "diverged", "disagree")
-"""Of failures: what ranks do that do not act in the same way."""
+"""Kinds of failure of a world whose ranks do not act in the same way."""
 
 
 def space(subject: Subject) -> Space | None:
@@ -47,7 +48,7 @@ def _gathered(subject: Subject) -> Space | None:
 
 
 def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Each rank's copy against the weights as observed: only one that is off is odd."""
+    """Compare each rank's copy with the objective; where all are off, another check reports it."""
     [ran] = executions
     wanted = objective(subject, ran)
     if wanted is None:
@@ -59,7 +60,7 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
     right = [v is not None and wanted.is_met(v) for v in values]
     if all(right) or not any(right):
         return None
-    reported = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
+    reported = ", ".join(map(loss_text, values))
     message = f"the context-parallel ranks all hold the same losses, and report {reported}"
     signs = ("copies differ",)
     return Finding(CODE, COPIES, message, ran.case, subject.mode, signs=signs)

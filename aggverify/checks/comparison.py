@@ -17,9 +17,9 @@ from aggverify.steps.case import Case
 
 LOW = ("bfloat16", "float16")
 _MOST_ACCUMULATED = {"float64": Fraction(1), "float32": Fraction(1, 1 << 12)}
-"""Where a weight has such a limit, and up to what part of itself: in float32 the rounding of many
-tokens is no longer far below a mistake, as one token more in a count of some thousand is, or a
-factor of 1 + 1e-6."""
+"""Precisions in which a Mismatch has a ``limit``, and the part of the weight that it is at most. In
+float32 the rounding of many tokens can be as large as a mistake: one token more in a count of some
+thousand, or a factor of 1 + 1e-6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Mismatch:
 
     @property
     def accumulated(self) -> bool:
-        """Whether that explains it."""
+        """Whether the error is within ``limit``."""
         return 0 < self.error <= self.limit
 
 
@@ -112,7 +112,7 @@ def worst_weight(
 def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_]) -> bool:
     """Whether every weight is beyond its bound on the same side.
 
-    Rounding of what is added up leaves some where they are.
+    Rounding of running sums leaves some within their bounds.
     """
     kept = exact != 0
     sides = np.sign(observed[kept] - exact[kept])
@@ -120,9 +120,9 @@ def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_])
 
 
 def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
-    """Add up all weights, with one addition for each place where they change.
+    """Return the bound of a sum of all weights, with an addition for each place where they change.
 
-    Between two samples a running sum has the difference of theirs.
+    There, between two samples, the difference of their weights is what a running sum adds.
     """
     total = Fraction(float(np.abs(weights).sum()))
     changes = int(np.count_nonzero(np.diff(weights)))
@@ -130,13 +130,13 @@ def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
 
 
 MOST_LOST = Fraction(1, 8)
-"""Of a sum of numbers of one sign, by a few roundings to 16 bits."""
+"""The part of a sum of numbers of one sign that a few roundings to 16 bits lose at most."""
 
 
 def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
-    """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose.
+    """Whether a sum in 16 bits has stopped growing, or lost more than a few roundings can.
 
-    The bound of a long one is vacuous.
+    The proven bound cannot show it: for a long sum in 16 bits it is vacuous.
     """
     kept = [x for x in case.losses if x]
     one_sign = all(x > 0 for x in kept) or all(x < 0 for x in kept)
@@ -146,11 +146,10 @@ def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
 def scalar_mismatch(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
-    """Whether the reported scalar is further from sum(w*l) than rounding can explain.
+    """Return how the reported scalar is off from sum(w*l), None where rounding can explain it.
 
-    And from what a loss of log-probabilities may report instead.
-
-    Only terms that are not 0 count as additions: adding zeros is exact.
+    None, too, for the sum that a loss of log-probabilities may report instead. Only terms that are
+    not 0 count as additions: adding zeros is exact.
     """
     found = _off(subject, case, value, expected)
     instead = subject.reports_instead(case) if found is not None else None
@@ -172,7 +171,7 @@ def _off(
     error = abs(value - exact)
     if error <= bound:
         return None
-    # The losses themselves, before they are divided.
+    # A reducer may add up the losses first and divide the sum.
     losses = (abs(Fraction(x)) for w, x in zip(expected, case.losses, strict=True) if w)
     total = max(magnitude, sum(losses, Fraction(0)))
     limit = scalar_bound(total, additions, subject.roundings + 1, precision)

@@ -31,7 +31,7 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _handful(subject: Subject) -> Iterator[Case]:
-    """One rank in two shapes, so that the second is compiled for any; then two of each kind."""
+    """One rank in two shapes, so that the second is compiled for any; then two of a size each."""
     few, more = parse_step("1/11 2/1; 2/101"), parse_step("2/1011 1/111; 1/1101 3/11")
     layouts = (
         Layout((((0, 1),), ((2,),))),
@@ -50,7 +50,7 @@ def _case(step: Step, layout: Layout) -> Case:
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Against the eager execution of the same step, each with its own roundings."""
+    """Compare with the eager execution of the same step, each with its own roundings."""
     eager, compiled = executions
     if not is_finite(eager):
         return None
@@ -59,7 +59,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         raise NotJudged(fault.error.message)
     found = Finding(CODE, NAME, "", compiled.case, subject.mode, reference=reference)
     off = judge_elsewhere(found, subject, eager, compiled, "when compiled")
-    # Compiled code adds up as the same code does: nothing of it is put down to running sums.
+    # Running sums excuse no difference: the compiled code has the same ones.
     return None if off is None else replace(off, limit=Fraction(0))
 
 

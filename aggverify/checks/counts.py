@@ -37,9 +37,9 @@ BEYOND = 2**24 + 1
 """Tokens that float32 cannot count: with float64 losses that is 6e-8 of every weight."""
 LONG_ONES = "right for short responses, wrong for long ones"
 MOST_ROUNDED = Fraction(1, 8)
-"""Of a weight, by an accumulator of 16 bits that does not stall."""
+"""The part of a weight that a 16-bit accumulator that does not stall changes at most."""
 FEW_BITS = PRECISIONS["float16"].p
-"""Of a number that was kept in 16 bits."""
+"""Significand bits that a number kept in 16 bits has at most."""
 _LARGEST_HALF = 65_504
 _COMPARED = 4_097
 """Weights at each end that a count that is wrong must explain."""
@@ -54,7 +54,7 @@ def space(subject: Subject) -> Space:
 
 
 def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Weights only: at this length the scalar's own bound is too wide."""
+    """Judge weights only: at this length the scalar's own bound is too wide."""
     failed = failure_finding(name, subject, executions[0])
     case, weights = executions[0].case, executions[0].weights
     if failed is not None or weights is None:
@@ -68,7 +68,7 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
         return None
     observed = tuple(weights.tolist())
     assert found.token is not None
-    # So many tokens are miscounted by no more than that.
+    # Beyond float32 a miscount is as small as such rounding: it must not be taken for it.
     limit = found.limit if len(expected) < BEYOND else Fraction(0)
     message = _miscount(case, found.token, expected, observed, precision)
     counted = message or _rounded(subject, executions, found.token, expected)
@@ -111,11 +111,11 @@ def _overflows(step: Step) -> bool:
 def _rounded(
     subject: Subject, executions: Sequence[Execution], token: int, expected: Sequence[Fraction]
 ) -> bool:
-    """Whether arithmetic in few bits has made it.
+    """Whether the weight is wrong because it was computed in 16 bits.
 
-    Then a little is missing, of all tokens of the response. What leaves tokens out, or weighs some
-    of one response otherwise, does not count; nor does what is wrong of float64 losses as well, by
-    a number that has more bits.
+    All tokens of the response must be off, and by little: otherwise tokens are left out or weighed
+    differently. 16-bit losses must be right in float64; a wrong weight of wider losses must itself
+    have as few bits as a 16-bit number.
     """
     case, weights = executions[0].case, executions[0].weights
     assert weights is not None
@@ -142,14 +142,14 @@ def _is_right(subject: Subject, execution: Execution, expected: Sequence[Fractio
 
 
 def _has_few_bits(number: float, dtype: str) -> bool:
-    """Whether it is one of 16 bits, but for a few roundings in its own dtype."""
+    """Whether 16 bits hold the number, but for a few roundings in its own dtype."""
     scaled = math.ldexp(math.frexp(number)[0], FEW_BITS)
     near = math.ldexp(16 * float(PRECISIONS[dtype].unit_roundoff), FEW_BITS)
     return abs(scaled - round(scaled)) <= near
 
 
 def _and_in_double(case: Case) -> tuple[Case, ...]:
-    """On one rank; of losses in 16 bits also the same in float64."""
+    """Return the step on one rank, and for losses in 16 bits also in float64."""
     alone = case.trivial
     return (alone, replace(alone, dtype="float64")) if case.dtype in LOW else (alone,)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import LOW
+from aggverify.checks.logged_keys import numbers_text
 from aggverify.checks.logs import OBJECTIVE
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
@@ -62,10 +63,10 @@ def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _regrouped(case: Case) -> tuple[Case, ...]:
-    """Return the step with all samples of a rank in one micro-batch.
+    """Return the step with a rank's samples in one micro-batch, or in two where they are in one.
 
-    Or in two where they are and every rank has two: the number of micro-batches is all of a layout
-    that differs from one step of a trainer to the next.
+    Nothing else of a trainer's layout changes from one step to the next. Empty where a rank's only
+    sample cannot be split.
     """
     cells = [tuple(chain.from_iterable(rank)) for rank in case.layout.micro_batches]
     one = tuple((cell,) for cell in cells)
@@ -130,7 +131,7 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
 
 
 def flaky(subject: Subject, check: str, executions: Sequence[Execution]) -> Finding | None:
-    """Where some runs of one step pass and others raise or end a rank.
+    """Return the finding where some runs of one step pass and others raise or end a rank.
 
     Not where they only take too long, or were ended from outside, which a busy machine does.
     """
@@ -157,7 +158,7 @@ EARLIER = "a count over earlier steps"
 
 
 def _one_part(first: Execution, again: Execution) -> bool:
-    """Whether all weights are one half, one third, ... of before: the step counted so often."""
+    """Whether all weights are one half, one third, ... of before: a count has added the step up."""
     if first.weights is None or again.weights is None or not again.weights.any():
         return False
     times = round(float(abs(first.weights).sum() / abs(again.weights).sum()))
@@ -184,11 +185,11 @@ _COUNTS: tuple[Callable[[Step], int], ...] = (
 
 
 def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
-    """Whether a count covers earlier steps too.
+    """Whether weights are divided by a count over this and earlier steps.
 
-    All weights are those of this step times its count over that of this and the last so many
-    together, or over the mean of this and the last. In ``new`` ranks the steps before are all there
-    were; what a count of the first or last alone gives is distinguished.
+    They are then the fresh ones times this step's count over the sum of it and the last few, or
+    over the mean of it and the last. ``used`` ranks had run other steps before these, ``new`` ones
+    none. A ratio that a count of the first or the last step alone also gives is no evidence.
     """
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
     counts = [[count(step) for step in steps] for count in _COUNTS]
@@ -242,12 +243,8 @@ def _difference(one: Execution, two: Execution) -> str | None:
     ]
     for was, now in zip(*logged, strict=False):
         if was != now:
-            return f"log[{OBJECTIVE!r}] was {_number(was)}, is {_number(now)}"
+            return f"log[{OBJECTIVE!r}] was {numbers_text(was)}, is {numbers_text(now)}"
     return None
-
-
-def _number(numbers: tuple[float, ...] | None) -> str:
-    return "left out" if numbers is None else " and ".join(map(repr, numbers))
 
 
 def _folded(case: Case) -> Case:

@@ -39,17 +39,17 @@ def space(subject: Subject) -> Space | None:
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Equal to the whole group, or loud: a silently different number is a failure."""
     split = executions[-1]
-    loud = subject.compares is not None  # one of two alone is missed by an exception of any kind
-    if refusal(split, ranks_with_parts(split.case), by_accident=loud) is not None:
+    pairs = subject.compares is not None  # one half without the other raises of any kind
+    if refusal(split, ranks_with_parts(split.case), by_accident=pairs) is not None:
         return None
     found = judge_spread(NAME, CODE, subject, executions)
-    if found is None or not loud or not (subject.nonlinear or _turned(found)):
+    if found is None or not pairs or not (subject.nonlinear or _lost_its_sign(found)):
         return found
     return replace(found, signs=("split-pairs",))
 
 
-def _turned(found: Finding) -> bool:
-    """Whether a weight has the other sign, or is none."""
+def _lost_its_sign(found: Finding) -> bool:
+    """Whether a weight that should not be 0 is, or has the other sign."""
     pairs = zip(found.expected or (), found.observed or (), strict=True)
     return any(right and right * Fraction(weight) <= 0 for right, weight in pairs)
 

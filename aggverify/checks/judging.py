@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks.base import ORACLE, Finding, failure_finding
-from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.comparison import Mismatch, lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
@@ -20,12 +20,22 @@ def is_finite(execution: Execution) -> bool:
     return execution.weights is not None and bool(np.isfinite(execution.weights).all())
 
 
+def loss_text(value: Fraction | None) -> str:
+    """Return a reported loss as messages have it; None is one that is not finite."""
+    return "not finite" if value is None else repr(float(value))
+
+
+def with_mismatch(found: Finding, off: Mismatch) -> Finding:
+    """Return the finding with the worst token, its error and its bound."""
+    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+
+
 def judge_elsewhere(
     found: Finding, subject: Subject, here: Execution, there: Execution, where: str
 ) -> Finding | None:
-    """Weights of the same code run in another way, each side with its own roundings.
+    """Compare weights of the same code run in another way, each side with its own roundings.
 
-    ``here`` came to finite ones; ``found`` has no message yet; ``where``: after "only".
+    ``here`` must have finite ones; ``found`` has no message yet; ``where`` follows "only" in it.
     """
     if there.failure is not None:
         message = f"only {where}: {there.failure.message}"
@@ -37,9 +47,7 @@ def judge_elsewhere(
         return replace(found, message=f"only {where}: weights are not finite")
     roundings, precision = 2 * subject.roundings, lowest_precision(subject, there.case)
     off = worst_weight(there.weights, expected, roundings, precision)
-    if off is None:
-        return None
-    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+    return None if off is None else with_mismatch(found, off)
 
 
 def judge_formula(
@@ -62,7 +70,7 @@ def judge_formula(
     precision = lowest_precision(subject, case)
     off = worst_weight(weights, expected, subject.roundings, precision)
     if off is not None:
-        return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+        return with_mismatch(found, off)
     if execution.value is None:
         return Finding(not_finite, check, "the reported loss is not finite", case, subject.mode)
     return None
@@ -71,7 +79,7 @@ def judge_formula(
 def judge_spread(
     check: str, code: str, subject: Subject, executions: Sequence[Execution]
 ) -> Finding | None:
-    """As laid out, with any control before it; where that is wrong, another check reports it."""
+    """Judge the last execution, as laid out; a control that is not finite is another check's."""
     *control, spread = executions
     if not all(map(is_finite, control)):
         return None
@@ -105,4 +113,4 @@ def judge_layout(
         return None
     observed = tuple(spread.weights.tolist())
     found = Finding(code, check, "", case, subject.mode, expected, observed, reference)
-    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+    return with_mismatch(found, off)

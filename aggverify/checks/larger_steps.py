@@ -33,36 +33,42 @@ NAME = "counts_of_a_larger_step"
 CODE, OTHERWISE = "AGV301", "AGV203"
 """A count that its type does not hold; weights that change otherwise with what others have."""
 FEW = 3
-"""Tokens: where so few on the other rank are weighed wrongly, how large a count is matters not."""
+"""Tokens on the other rank, as a control: what is wrong with so few is not about large counts."""
 ELSEWHERE = (2**24 + 1, 2**31, 2**33)
 """Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
-_LAST = (
+_LARGEST = (
     *(2 ** PRECISIONS[name].p for name in ("bfloat16", "float16", "float32")),
     65_504,
     *(2**bits - 1 for bits in (7, 8, 15, 16, 31, 32)),
 )
 """Where counting one by one stalls, and the largest numbers of types."""
 _WRAPS = (8, 16, 32)
-"""Bits of integers that begin again."""
+"""Bits of integers that wrap around."""
 _ROUNDED = Fraction(1, 2**7)
-"""Of a count, in 16 bits."""
+"""The part of a count that rounding to 16 bits changes at most."""
 _NEAR = 2.0**-20
-"""Of a count that was divided by in float32."""
+"""The part of a count by which one that was divided by in float32 is recognised."""
 _STEPS = (("1/1; 1/1", "0 | 1"), ("2/1101 1/11; 3/111 1/1", "0,1 | 2,3"))
 
 
 def space(subject: Subject) -> Space | None:
     """Two ranks; None where the rest of a step cannot be pretended, or its weights not foretold."""
-    engine = subject.engine
-    sized = isinstance(engine, EmulatedEngine) and {"num_rollouts", "num_tokens"}.isdisjoint(
-        factor.size for factor in (*engine.scale, *engine.before_reduction, *engine.after_reduction)
-    )
-    pretends = getattr(subject.convention, "takes_elsewhere", False) and sized
+    if not getattr(subject.convention, "takes_elsewhere", False) or subject.found.communicates:
+        return None
+    if not isinstance(subject.engine, EmulatedEngine) or _divides_by_counts(subject.engine):
+        return None
+    if subject.mode is None or subject.oracle is not None or subject.group_size is not None:
+        return None
+    if subject.rows is not None:
+        return None  # more samples would be more micro-batches
     found = spread(subject, dp=2, cp=1, micro_batches=1, dtypes=("float64",))
-    pretends = pretends and found.max_dp == 2 and not subject.found.communicates
-    known = subject.mode is not None and subject.oracle is None and subject.group_size is None
-    known = known and subject.rows is None  # more samples would be more micro-batches
-    return found if pretends and known else None
+    return found if found.max_dp == 2 else None
+
+
+def _divides_by_counts(engine: EmulatedEngine) -> bool:
+    """Whether the engine needs a count of the whole step, of which only a part is run."""
+    factors = (*engine.scale, *engine.before_reduction, *engine.after_reduction)
+    return any(factor.size in ("num_rollouts", "num_tokens") for factor in factors)
 
 
 def _listed(subject: Subject) -> Iterator[Case]:
@@ -132,16 +138,16 @@ def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> 
         return True
     wrapped = [total % 2**bits for bits in _WRAPS]
     signed = [rest - 2**bits for rest, bits in zip(wrapped, _WRAPS, strict=True)]
-    # What becomes negative is often clamped to one; the own ones may be counted by themselves.
-    each = (1, *_LAST, *wrapped, *signed)
+    # A negative count is often clamped to 1; this rank's own tokens may be counted separately.
+    each = (1, *_LARGEST, *wrapped, *signed)
     return any(abs(used - count) <= own + 1 + _NEAR * abs(count) for count in each)
 
 
 def weights_with_prompt(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
-    """Return the weights of a step's tokens with one more prompt of so many.
+    """Return the weights of a step's tokens with one more prompt of so many tokens.
 
-    What they are divided by grows by the same with each, as with the first ones; None where it does
-    not.
+    So large a step is not made: its weights follow from one, two and three more tokens, if a
+    weight's denominator grows by the same with each; None where it does not.
     """
     one, two, three = (_with(subject, step, count) for count in (1, 2, 3))
     if one is None or two is None or three is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.judging import is_finite, judge_elsewhere
+from aggverify.checks.judging import is_finite, judge_elsewhere, loss_text
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
@@ -23,7 +23,7 @@ CODE = "AGV412"
 
 
 def _space(subject: Subject) -> Space | None:
-    """Two of each size; None for code that asks nothing a launch decides, but in a thorough run."""
+    """Two of each size; None for code that reads nothing a launch sets, but in a thorough run."""
     if not subject.found.surroundings and not subject.claim.budget.thorough:
         return None
     found = small(subject, dtypes=("float64",))
@@ -57,7 +57,7 @@ def _laid_out(step: Step, space: Space) -> Iterator[Case]:
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Each with its own roundings: ranks that are launched have as many threads as they like."""
+    """Compare, each with its own roundings: launched ranks may have another number of threads."""
     forked, launched = executions
     if forked.weights is None or not is_finite(forked):
         return None
@@ -71,7 +71,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     if launched.value is not None and wanted.is_met(launched.value):
         return None
-    now = "not finite" if launched.value is None else repr(float(launched.value))
+    now = loss_text(launched.value)
     message = f"only in launched ranks: the loss is {now}, not {float(forked.value)!r}"
     return replace(found, message=message)
 

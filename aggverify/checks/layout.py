@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 def _merged(layout: Layout, *, dp: bool, cp: bool, micro_batches: bool) -> Layout:
     """Keep the named dimensions of a layout, fold the others into one, samples ascending.
 
-    Their order is another check's.
+    The order of samples is another check's to vary.
     """
     cells = layout.micro_batches
     if not micro_batches:

@@ -46,7 +46,7 @@ def variants(case: Case) -> tuple[Case | RunSpec, ...]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Weights under all losses, the value at 0, the values under scaling."""
+    """Compare weights under all losses, the value at 0, and the values under scaling."""
     for execution in executions:
         failed = failure_finding(NAME, subject, execution)
         if failed is not None:

@@ -42,9 +42,9 @@ def judge(
 ) -> Finding | None:
     """Compare what is merged of one rank's numbers with what is merged of the layout's.
 
-    Keys that do not change with the losses describe the layout itself, and those that are the same
-    everywhere are of the whole step: both may be what they are. ``case``: whose variants these are;
-    it is what finds them again.
+    Keys that do not change with the losses are not judged: they may describe the layout. Nor are
+    keys that are equal everywhere: they may be of the whole step already. ``case``: the one whose
+    ``variants`` were run.
     """
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
@@ -53,9 +53,8 @@ def judge(
             continue
         if not own and _all_equal(spread[key]):
             continue
-        was, now = (merged(subject, e, key, each) for e, each in zip(
-            executions, (alone, spread[key]), strict=False
-        ))  # fmt: skip
+        was = merged(subject, executions[0], key, alone)
+        now = merged(subject, executions[1], key, spread[key])
         if was is None or (now is not None and now.is_near(was)):
             continue
         message = (
@@ -71,10 +70,11 @@ def judge(
 def _signs(
     subject: Subject, ran: Execution, key: str, numbers: Numbers, was: MergedKey
 ) -> tuple[str, ...]:
-    """Whether what each rank logs of a micro-batch is its own mean.
+    """Return why numbers merge into something else than one rank logs, if that is known.
 
-    Weighed by what each is a mean over, they are what one rank logs. A sum with its count is no
-    mean; that count may be of whole samples on each of their ranks.
+    A sum may come with a count of whole samples from each of their context-parallel ranks: divided
+    by these it merges rightly. Or each rank logs its own mean of a micro-batch: weighed by the
+    tokens or samples of each, they merge rightly.
     """
     pairs = [n for each in numbers for n in each if len(n) > 1]
     if pairs and ran.case.layout.cp_size > 1:
@@ -116,8 +116,13 @@ def numbers_of(ran: Execution) -> Mapping[str, Numbers]:
     return {key: [[log[key] for log in logs] for logs in read] for key in first}
 
 
+def numbers_text(numbers: tuple[float, ...] | None) -> str:
+    """Return a key's numbers as messages have them; None for a key that is not logged."""
+    return "left out" if numbers is None else " and ".join(map(repr, numbers))
+
+
 def _merged_by_its_own(ran: Execution) -> Mapping[str, Numbers]:
-    """One number a key."""
+    """Return what the trainer's own function merged: one number per key."""
     return {key: [[numbers]] for key, numbers in merged_logs.merged(ran).items()}
 
 
@@ -163,7 +168,7 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
             sum((Fraction(of(n[0])) for n in flat), Fraction(0)) / (count or 1)
             for of in (float, abs)
         )
-    # What is only looked at is usually kept in float32, and a count in what the losses are in.
+    # Logs are usually kept in float32 at most, and counts in the dtype of the losses.
     lower = min(lowest_precision(subject, ran.case), "float32", key=lambda name: PRECISIONS[name].p)
     additions = ran.case.step.num_response_tokens + len(flat)
     bound = scalar_bound(abs(magnitude), additions, 2 * subject.roundings, PRECISIONS[lower])

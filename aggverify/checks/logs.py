@@ -11,7 +11,7 @@ from itertools import pairwise
 from aggverify.checks import logged_keys, merged_logs
 from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.comparison import lowest_precision, stalls
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, loss_text
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
@@ -31,8 +31,7 @@ RESCALED = "the scalar, times the same everywhere"
 OTHER_COUNT = "a sum over another count"
 _BLANKED = 4
 """Cases that are also run with parts of them fully masked."""
-OBJECTIVE = "loss"
-"""The key of a log that must be the step scalar."""
+OBJECTIVE = merged_logs.OBJECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,11 @@ def _of_the_objective(
     """``others``: the same reducer's on other cases, which show what is logged instead."""
     if not ran.logs:
         return None
-    own = merged_logs.applies(subject)
+    own = merged_logs.applies(subject)  # the trainer's own function has merged them
     why = merged_logs.malformed(ran) if own else _malformed(ran)
     if why is not None:
         return Finding(UNMERGEABLE, NAME, why, ran.case, subject.mode)
-    # What is only looked at is usually kept in float32, whatever the losses are.
+    # Logs are usually kept in float32, whatever the losses are in.
     wanted = objective(subject, ran, kept_in="float32")
     key = merged_logs.objective(ran) if own else OBJECTIVE
     if wanted is None or key is None or not (own or _has(key, ran)):
@@ -120,20 +119,20 @@ def _of_the_objective(
     lost = value is not None and stalls(ran.case, value, wanted.exact)
     if lost and not (ran.value is not None and stalls(ran.case, ran.value, wanted.exact)):
         exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
-        message = f"log[{key!r}] is {_shown(value)}, added up in {ran.case.dtype}, and {exact}"
+        message = f"log[{key!r}] is {loss_text(value)}, added up in {ran.case.dtype}, and {exact}"
         return Finding(OTHER_LOSS, NAME, message, ran.case, subject.mode)
     if value is not None and (wanted.is_met(value) or _is_the_modes(subject, ran, value)):
         return None
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[key]) > 1
     what = f"log[{key!r}]{', merged as a sum over a count,' if pair else ''}"
-    own_way = "" if own else _own_way(subject, ran, key, wanted)
-    factor = "" if own_way else _factor(value, wanted, ran.case)
+    share = "" if own else _wrong_share(subject, ran, key, wanted)
+    factor = "" if share else _factor(value, wanted, ran.case)
     exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}{factor and ': ' + factor}"
-    signs = (own_way,) if own_way else (factor, *_rescaled(subject, key, (ran, *others), pair=pair))
+    signs = (share,) if share else (factor, *_rescaled(subject, key, (ran, *others), pair=pair))
     return Finding(
         OTHER_LOSS,
         NAME,
-        f"{what} is {_shown(value)}, {exact}{own_way and ': ' + own_way}",
+        f"{what} is {loss_text(value)}, {exact}{share and ': ' + share}",
         ran.case,
         subject.mode,
         bound=wanted.bound,
@@ -171,7 +170,7 @@ def _rescaled(subject: Subject, key: str, ran: Sequence[Execution], *, pair: boo
 
 
 def _ratio(subject: Subject, ran: Execution, key: str) -> Fraction | None:
-    """Of what is logged to the scalar; None where there is none."""
+    """Return what is logged over the scalar; None where either is missing or the scalar is 0."""
     wanted = objective(subject, ran, kept_in="float32")
     if wanted is None or not wanted.exact or not ran.logs or not _has(key, ran):
         return None
@@ -236,20 +235,18 @@ def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
     return None if found is None else found.value
 
 
-def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
-    """Return what ranks' and micro-batches' numbers are instead of those of their own losses.
-
-    It is "" for nothing that is known.
-    """
+def _wrong_share(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
+    """Return what ranks log of a micro-batch instead of its own share; "" for nothing known."""
     numbers = logged_keys.numbers_of(ran).get(key, ())
     if len({len(n) for rank in numbers for n in rank}) != 1:
         return ""
     logged, own = _by_cell(ran, numbers)
-    alone = _by_rank(ran, numbers)
-    if any(share and not any(logged) for logged, share in alone) and any(any(n) for n, _ in alone):
+    by_rank = _by_rank(ran, numbers)
+    is_silent = any(share and not any(logged) for logged, share in by_rank)
+    if is_silent and any(any(logged) for logged, _ in by_rank):
         return PART_SILENT
     none = (0.0,) * len(numbers[0][0])
-    grown = [[_less(*two) for two in pairwise((none, *rank))] for rank in numbers]
+    grown = [[_growth(*two) for two in pairwise((none, *rank))] for rank in numbers]
     found = logged_keys.merged(subject, ran, key, grown)
     if found is None or not wanted.is_met(found.value):
         return ""
@@ -302,12 +299,8 @@ def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[f
     return [(numbers[d * layout.cp_size + c][k], own) for (d, c, k), own in shares.items()]
 
 
-def _less(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
+def _growth(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(b - a for a, b in zip(before, after, strict=True))
-
-
-def _shown(value: Fraction | None) -> str:
-    return "not finite" if value is None else repr(float(value))
 
 
 def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
@@ -333,7 +326,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
         yield from fully_masked(case)
     yield from (replace(LONG_WITH_A_HOLE, dtype=dtype) for dtype in ("float64", "bfloat16"))
     for case in (sum_of_many(), sum_of_many(samples=True)):
-        # What is wrong in float64 as well is lost by no few bits.
+        # In float64 first: what is wrong there as well is not lost for want of bits.
         yield from (replace(case, dtype="float64"), case)
 
 

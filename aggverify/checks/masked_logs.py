@@ -11,6 +11,7 @@ from typing import Any
 
 from aggverify.checks.base import MASK, Check, Finding, Need, as_it_is
 from aggverify.checks.judging import is_finite
+from aggverify.checks.logged_keys import numbers_text
 from aggverify.checks.poison import huge, judge, poisoned, space
 from aggverify.checks.refusal import refusal
 from aggverify.execution.executed import Execution
@@ -47,7 +48,7 @@ def _picked(case: Case) -> int:
 
 
 def _judge_logged(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Where the update itself is changed, other checks report it."""
+    """Judge logs where the update itself is unchanged; other checks report it where it is not."""
     clean, again, *dirty = executions
     if not is_finite(clean):
         return None
@@ -88,7 +89,7 @@ def _in_a_log(
             continue
         message = (
             f"with {', '.join(values)} behind the mask log[{key!r}] on rank {rank}, micro-batch "
-            f"{k}, becomes {_shown(now)} (clean run: {_shown(was)})"
+            f"{k}, becomes {numbers_text(now)} (clean run: {numbers_text(was)})"
         )
         return Finding(code, check, message, ran[0].case, subject.mode, signs=(REACHED,))
     return None
@@ -113,16 +114,12 @@ def _same(one: tuple[float, ...] | None, two: tuple[float, ...]) -> bool:
     )
 
 
-def _shown(numbers: tuple[float, ...] | None) -> str:
-    return "left out" if numbers is None else " and ".join(map(repr, numbers))
-
-
-def _check(name: str, title: str, needs: Need, **own: Any) -> Check:
+def _check(name: str, title: str, **own: Any) -> Check:
     return Check(
         name=name,
         title=title,
         tests="T6",
-        needs=(needs,),
+        needs=(Need(MASK, "values behind the mask reach the update already"),),
         on_branches=as_it_is,
         of_weights=False,
         max_examples=20,
@@ -133,7 +130,6 @@ def _check(name: str, title: str, needs: Need, **own: Any) -> Check:
 LOGS = _check(
     LOGGED,
     "values behind the mask change no logged number",
-    Need(MASK, "values behind the mask reach the update already"),
     space=_logged_space,
     variants=_variants,
     judge=_judge_logged,
@@ -142,7 +138,6 @@ LOGS = _check(
 OF_TERMS = _check(
     TERMS,
     "an auxiliary term's values behind the mask change nothing",
-    Need(MASK, "values behind the mask reach the update already"),
     space=_term_space,
     variants=_of_a_term,
     judge=_judge_terms,

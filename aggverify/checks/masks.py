@@ -37,7 +37,7 @@ def with_holes(case: Case) -> Case:
 def _with_hole(sample: Sample, *, rejects: bool) -> Sample:
     mask = bytearray(sample.loss_mask)
     if len(mask) > 1:
-        mask[1 if len(mask) == 2 else len(mask) // 2] = 0
+        mask[len(mask) // 2] = 0
     original = sample.loss_mask if rejects else None
     return replace(sample, loss_mask=bytes(mask), original_mask=original)
 

@@ -14,27 +14,28 @@ import numpy as np
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 
-_OBJECTIVE = "loss"
+OBJECTIVE = "loss"
+"""The key of a log that must be the step scalar."""
 
 
 def applies(subject: Subject) -> bool:
-    """Whether the convention's logs are such."""
+    """Whether the convention's trainer merges logs by its own function."""
     return getattr(subject.convention, "logs", "engine") == "merge_logs"
 
 
 def merged(ran: Execution) -> Mapping[str, tuple[float, ...]]:
-    """Of the first rank that has any: trainers log on one."""
+    """Return the merged logs of the first rank that has any: trainers log on one."""
     last = (logs[-1] for logs in ran.logs if logs)
     return next((dict(log) for log in last if isinstance(log, tuple) and log), {})
 
 
 def objective(ran: Execution) -> str | None:
     """Return the key that must be the step scalar: ``loss``, or ``train/loss``."""
-    return next((key for key in merged(ran) if key.rpartition("/")[2] == _OBJECTIVE), None)
+    return next((key for key in merged(ran) if key.rpartition("/")[2] == OBJECTIVE), None)
 
 
 def value(ran: Execution, key: str) -> Fraction | None:
-    """None where it is not finite."""
+    """Return the merged number of a key; None where it is not finite."""
     [number] = merged(ran)[key]
     return Fraction(number) if np.isfinite(number) else None
 

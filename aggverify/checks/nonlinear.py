@@ -28,10 +28,10 @@ SELECTION = "AGV212"
 
 
 def _scale(alone: Execution, kept: Bits) -> Fraction:
-    """Return the largest entry of a gradient, or |value| over the sum of the inputs' sizes.
+    """Return the largest entry of a gradient, or |value| over the sum of |input| if that is more.
 
-    Which is no more of what is linear: entries may be what is left of terms of that size that
-    cancel.
+    It never is for a linear function. For others every entry may be the small rest of large terms
+    that cancel, and rounding is relative to these.
     """
     assert alone.weights is not None
     largest = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
@@ -42,9 +42,9 @@ def _scale(alone: Execution, kept: Bits) -> Fraction:
 def _is_selection(kept: Bits, case: Case, alone: Weights, spread: Weights, splits: bool) -> bool:
     """Whether other unmasked tokens take part than on one rank (T18).
 
-    Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in. Where no
-    token of a place is left, or those that are change among each other, a statistic of values may
-    have lost it: a mean of one value leaves nothing of it.
+    A token that is let in was compared among fewer. One that is lost is evidence only for a code
+    that ``splits``: shards cut wrongly lose tokens, too. The others of its place must be left, and
+    keep their ratios: a statistic of values, such as a mean of one value, may leave nothing of it.
     """
     lost = kept & (alone != 0) & (spread == 0)
     let_in = kept & (alone == 0) & (spread != 0)
@@ -108,7 +108,7 @@ def _value(
     expected: Sequence[Fraction],
     near: Fraction,
 ) -> Finding | None:
-    """Where ``alone.value`` is None another check finds it."""
+    """Compare the values; where ``alone`` has none that is finite, another check finds it."""
     if alone.value is None:
         return None
     if spread.value is None:

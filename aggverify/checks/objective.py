@@ -1,8 +1,8 @@
 """A non-linear objective that is known: its value, and the gradient by every token.
 
-What it is taken of is a sum of the tokens, which the reducer rounds. An interval around the exact
-one has the slope there within its ends, so that a bound follows for any function that is monotone
-on either side; the function itself takes as many roundings as a weight.
+Its argument is a sum over tokens, which the reducer rounds. The exact argument lies in a known
+interval, and a function that is monotone on each side of its turning point is there bounded by its
+values at the ends. The function itself takes as many roundings as a weight.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ GRADIENT, VALUE = "AGV101", "AGV102"
 _FUNCTIONS = 9
 """Roundings of an exponential and a logarithm, on top of a weight's, and of what is expected."""
 _CUT = Fraction(1, 1 << 200)
-"""A slope that is that near to a short fraction is it: more bits are known."""
+"""A slope this near to a short fraction is taken for it: more of its bits are known than that."""
 Function = Callable[[Any], Any]
 
 
 def judge_objective(name: str, subject: Subject, ran: Execution) -> Finding | None:
-    """Of a step on one rank: the gradient, then the value."""
+    """Judge a step on one rank: its gradient, then its value."""
     objective, case = subject.objective, ran.case
     if objective is None or ran.weights is None:
         return None
@@ -67,7 +67,8 @@ class _Seen:
         self._z = arguments(self._units, unmasked_sums(case.step, case.losses))
         dtype = lowest_precision(subject, case)
         if ran.weights is not None and (ran.weights == ran.weights.astype(np.float32)).all():
-            dtype = "float32" if dtype == "float64" else dtype  # what it computes in
+            # Float32 holds all weights, so it may have computed in that.
+            dtype = "float32" if dtype == "float64" else dtype
         self._unit = PRECISIONS[dtype].unit_roundoff
         self._growth = relative(subject.roundings + _FUNCTIONS, PRECISIONS[dtype])
         self._around = [self._off(parts, case.losses) for parts in self._units]
@@ -96,7 +97,7 @@ class _Seen:
         return found
 
     def gradient(self) -> tuple[tuple[Fraction, ...], list[Fraction]]:
-        """Of every token, exactly and how far off it may be."""
+        """Return the exact gradient by every token, and how far off each entry may be."""
         weights = [[Fraction(0), Fraction(0)] for _ in self._step.samples]
         slopes = self._apart(self._objective.slope)
         for parts, (exact, bound) in zip(self._units, slopes, strict=True):
@@ -108,7 +109,7 @@ class _Seen:
         return tuple(plain[i] * bit for i, bit in flat), [weights[i][1] * b for i, b in flat]
 
     def value(self) -> tuple[Fraction, Fraction]:
-        """Of the step."""
+        """Return the exact objective of the step, and how far off it may be."""
         terms = self._apart(self._objective.term)
         size = sum((abs(exact) for exact, _ in terms), Fraction(0)) / self._number
         bound = sum((b for _, b in terms), Fraction(0)) / self._number

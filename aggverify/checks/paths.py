@@ -10,6 +10,7 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.judging import with_mismatch
 from aggverify.checks.nonlinear import judge_two
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
@@ -30,7 +31,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Weights of both, each with its own roundings; no oracle is asked."""
+    """Compare the weights of both, each with its own roundings; no oracle is asked."""
     new, old = executions
     assert subject.against is not None
     if old.weights is None or new.weights is None:
@@ -41,7 +42,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     finite = np.isfinite(old.weights)
     if not finite.all():
         same = np.array_equal(finite, np.isfinite(new.weights))
-        return None if same else _finding(subject, new, old, int(np.argmin(finite)))
+        return None if same else _finding(subject, new, int(np.argmin(finite)))
     roundings = subject.roundings + subject.against.roundings
     both = (lowest_precision(s, new.case) for s in (subject, subject.against))
     precision = min(both, key=lambda name: PRECISIONS[name].p)
@@ -49,15 +50,13 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     worst = worst_weight(new.weights, expected, roundings, precision)
     if worst is None:
         return None
-    found = _finding(subject, new, old, worst.token)
-    found = replace(found, expected=expected, limit=worst.limit)
-    return replace(found, error=worst.error, bound=worst.bound)
+    return with_mismatch(replace(_finding(subject, new), expected=expected), worst)
 
 
 def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:
     """Return the finding where only one path gets a step done.
 
-    Where both fail they agree, if they do so in the same way.
+    Where neither does they agree.
     """
     assert subject.against is not None
     if new.weights is not None:
@@ -69,7 +68,7 @@ def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | N
     return failure_finding(NAME, subject, new)
 
 
-def _finding(subject: Subject, new: Execution, old: Execution, token: int | None) -> Finding:
+def _finding(subject: Subject, new: Execution, token: int | None = None) -> Finding:
     assert subject.against is not None and new.weights is not None
     observed = tuple(new.weights.tolist())
     target = subject.against.target

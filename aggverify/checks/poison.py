@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from aggverify.checks.base import MASK, Check, Finding, Need, as_it_is, failure_finding
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, loss_text
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import hard, small
 from aggverify.execution.executed import Execution
@@ -81,7 +81,7 @@ def judge(
         )
     if dirty.value == clean.value:
         return None
-    value = "not finite" if dirty.value is None else repr(float(dirty.value))
+    value = loss_text(dirty.value)
     message = f"{poison} reported loss is {value} (clean run: {float(clean.value)!r})"
     return Finding(in_loss, check, message, clean.case, subject.mode, reference=CLEAN)
 
@@ -89,7 +89,7 @@ def judge(
 def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Judge huge finite values behind the mask.
 
-    What a non-linear objective makes infinite is no finite value.
+    A non-linear objective may make them infinite itself: that is not held against it here.
     """
     if subject.nonlinear and not is_finite(executions[-1]) and executions[-1].failure is None:
         return None

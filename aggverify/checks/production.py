@@ -1,6 +1,6 @@
 """One step of the size that is trained with.
 
-It has hundreds of rollouts of up to 32,768 tokens, on all ranks that there may be, and shows what a
+It has hundreds of rollouts of up to 32,768 tokens, on all ranks that there may be. It shows what a
 count, a chunk or a kernel's grid gets wrong only there.
 """
 
@@ -110,7 +110,6 @@ CHECK = Check(
     name=NAME,
     title="one step of 512 rollouts of up to 32,768 tokens",
     space=space,
-    variants=lambda case: (case,),
     judge=_judge,
     only=_listed,
     only_with=PRODUCTION,

@@ -31,8 +31,8 @@ AT_HAND = "ratios of what is at hand"
 
 
 _NEAR = Fraction(1, 1 << 10)
-"""Of what computes in float32: some thousand of its roundings, of which an exponential makes 12 of
-one on the inputs used here."""
+"""Relative, for what computes in float32: more than a thousand of its roundings, each of which an
+exponential makes 12 times as large on the inputs used here."""
 
 
 def _space(subject: Subject) -> Space | None:
@@ -42,9 +42,9 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _variants(case: Case) -> tuple[RunSpec, ...]:
-    """On one rank and as laid out.
+    """Return the step on one rank, as laid out, and twice more on one rank.
 
-    Then the ratio of one masked and of one counted token beyond every number.
+    There the ratio of a masked token overflows, then that of a token that counts.
     """
     behind = case.masked_tokens()
     counted = sorted(set(range(len(case.losses))) - set(behind))

@@ -1,4 +1,4 @@
-"""What formulas have shown once more under the library's engine that the formula stands for.
+"""The library's own engine gives what the formula that stands for it gives.
 
 Hooks, graphs and who takes part in a reduction are not in a formula: a micro-batch whose loss does
 not come from the model never starts the reduction that other ranks wait in.
@@ -25,7 +25,7 @@ from aggverify.steps.notation import parse_micro_batches, parse_step
 NAME = "holds_under_the_real_engine"
 CODE = "AGV413"
 MOST = 24
-_RANKS, _ALL = 4, 8
+_RANKS, _RANKS_IF_THOROUGH = 4, 8
 _IDLE = (
     ("1/11 1/1; 2/111 1/00", "0 1 | 2 3"),
     ("1/11 1/1; 2/111 1/00", "0 1 | 3 2"),
@@ -38,7 +38,7 @@ def _space(subject: Subject) -> Space | None:
     """Up to four ranks; None where no library's engine is at hand, or one is run anyway."""
     if closing(subject.engine) is None or subject.claim.budget.profile == "quick":
         return None
-    ranks = _ALL if subject.claim.budget.thorough else _RANKS
+    ranks = _RANKS_IF_THOROUGH if subject.claim.budget.thorough else _RANKS
     world = min(ranks, subject.max_world)
     found = spread(subject, max_world=world, empty_samples=True)
     return found if world > 1 and max(found.max_dp, found.max_cp) > 1 else None

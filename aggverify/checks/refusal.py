@@ -16,7 +16,7 @@ _SHAPES = re.compile(
     r"\b(?:do|does|did) ?n[o']t match|\bmust match|\bsame (?:length|size)|\blengths? (?:of|differ)",
     re.IGNORECASE,
 )
-"""Of sizes that do not go together: about arguments, not about a layout."""
+"""Words about sizes that do not fit together: such an exception is about arguments, no refusal."""
 
 
 def refusal(
@@ -46,7 +46,7 @@ def _words(error: Raised) -> str | None:
     if not (error.stated and error.frames and error.frames[-1].owner == "candidate"):
         return None
     if error.before is not None and not (error.before.stated or error.before.type == "KeyError"):
-        return None  # it passes on what went wrong
+        return None  # raised while handling an exception that nothing raised on purpose
     source = error.frames[-1].source
     words = error.message.strip() or (_ASSERT.sub("", source, 1) if _ASSERT.match(source) else "")
     return words if words and not _SHAPES.search(words) else None

@@ -75,7 +75,7 @@ def judge_as_usual(name: str, subject: Subject, executions: Sequence[Execution])
 
 
 def _weights_only(execution: Execution) -> Execution:
-    """In 16 bits a sum may be too large for a weight that is not; that makes it no NaN."""
+    """Return it without an infinite loss: 16 bits may not hold the sum where weights are right."""
     low = execution.case.dtype in LOW and execution.value is None
     is_nan = any(math.isnan(loss) for rank in execution.local_losses for loss in rank)
     if low and not is_nan and execution.weights is not None:

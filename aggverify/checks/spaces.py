@@ -18,8 +18,8 @@ from aggverify.steps.layouts import CpKind
 
 _DTYPES = ("float64", "float32")
 _PART, SHORT = 4, 200
-"""Of the listed steps of every shape one in so many, and none of more tokens, where a case costs
-several runs."""
+"""Where a case costs several runs, only one in ``_PART`` of the listed steps of a shape is run, and
+none with more than ``SHORT`` tokens."""
 
 
 def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
@@ -73,7 +73,7 @@ def small(subject: Subject, **narrowed: Any) -> Space:
 
 
 def of_a_loss(subject: Subject, **narrowed: Any) -> Space | None:
-    """Return the small layouts, for what a loss shows that our trainer has in hand."""
+    """Return the small layouts; None for a candidate that hands the trainer no loss to look at."""
     return small(subject, **narrowed) if "loss-function" in subject.features else None
 
 

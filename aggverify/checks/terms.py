@@ -95,8 +95,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     found = judge_spread(NAME, CODE, bare, (alone, laid_out))
     if found is None or found.observed is None:
         return found
-    if (meant := _meant(subject, name, executions)) is not None:
-        return meant
+    if (question := _by_design(subject, name, executions)) is not None:
+        return question
     message = f"the weights of {name}, with everything else 0"
     # Where it is wrong on one rank already, it is by no count of a layout's.
     usual = _has_its_modes(subject, alone, reference)
@@ -105,9 +105,9 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 
 def _is_cut_off(execution: Execution) -> bool:
-    """Whether the loss has none of the term's own graph, and nothing else to differentiate.
+    """Whether the loss has no gradient at all where only the term could give it one.
 
-    In a step the objective has a gradient, and the term adds nothing to it.
+    In training nothing raises: the objective has a gradient, and the term adds nothing to it.
     """
     error = execution.failure.error if execution.failure is not None else None
     return error is not None and error.breach == NoGradient.name
@@ -116,7 +116,7 @@ def _is_cut_off(execution: Execution) -> bool:
 def _by_reading(
     subject: Subject, name: str, reading: str, executions: Sequence[Execution]
 ) -> Finding | None:
-    """Against the reading's weights, times the coefficient that it has on the reference step."""
+    """Compare with the reading's weights, times the coefficient seen on the reference step."""
     *judged, reference = executions
     for ran in executions:
         if (failed := failure_finding(NAME, subject, ran)) is not None:
@@ -141,9 +141,9 @@ def _by_reading(
     return None
 
 
-def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Finding | None:
-    """Ask where a term of such a name has exactly the weights of a reading: by design, perhaps."""
-    if not any(part in name.lower() for part in _BY_DESIGN):
+def _by_design(subject: Subject, name: str, executions: Sequence[Execution]) -> Finding | None:
+    """Ask whether it is by design that a term of such a name has exactly a reading's weights."""
+    if not any(part in name.lower() for part in _NAMES_OF_MEANS):
         return None
     for reading, what in TERM_READINGS.items():
         if _by_reading(subject, name, reading, executions) is None:
@@ -156,7 +156,7 @@ def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Find
     return None
 
 
-_BY_DESIGN = ("aux", "balanc", "z_loss", "zloss", "router", "moe", "expert")
+_NAMES_OF_MEANS = ("aux", "balanc", "z_loss", "zloss", "router", "moe", "expert")
 """In names of losses that frameworks average over micro-batches."""
 
 
@@ -204,7 +204,7 @@ def _has_its_modes(subject: Subject, alone: Execution, reference: Execution) -> 
 
 
 def _coefficient(subject: Subject, mode: str, reference: Execution) -> float:
-    """By which all its weights are the mode's; 0.0 where there is none."""
+    """Return its weights over the mode's, if that is one number for all tokens, else 0.0."""
     assert reference.weights is not None
     if MODES[mode].needs_divisor and subject.divisor is None:
         return 0.0
@@ -232,7 +232,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
 def _signs(found: Finding) -> Iterator[str]:
     """Yield signs of another count: all of a sample on one rank changes by the same factor."""
     pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
-    if any(w == 0 != e for w, e in pairs):
+    if any(weight == 0 and expected != 0 for weight, expected in pairs):
         yield LEFT_OUT
     step, owner = found.case.step, token_owner(found.case.step, found.case.layout)
     kept: list[tuple[Sample, tuple[int, int, int]]] = []
@@ -247,7 +247,7 @@ def _signs(found: Finding) -> Iterator[str]:
                 ratios.append(Fraction(weight) / Fraction(expected))
     if _is_shared_out(ratios, found.case.layout):
         yield SHARED_OUT
-    elif any(_are(ratios, foretold) for foretold in _by_local_counts(kept, found.case.layout)):
+    elif any(_match(ratios, foretold) for foretold in _by_local_counts(kept, found.case.layout)):
         yield OTHER_COUNT
 
 
@@ -258,10 +258,10 @@ def _is_shared_out(ratios: Sequence[Fraction], layout: Layout) -> bool:
     """
     size, dp, k = layout.cp_size, layout.dp_size, layout.num_microbatches
     alone = layout.cp_kind == "gathered" and size not in (1, dp, k, dp * k)
-    return alone and bool(ratios) and _are(ratios, [Fraction(1, size)] * len(ratios))
+    return alone and bool(ratios) and _match(ratios, [Fraction(1, size)] * len(ratios))
 
 
-def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:
+def _match(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:
     pairs = zip(ratios, foretold, strict=True)
     return all(abs(ratio - wanted) <= _NEAR * abs(wanted) for ratio, wanted in pairs)
 

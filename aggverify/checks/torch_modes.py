@@ -9,7 +9,7 @@ from functools import partial
 
 from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, loss_text
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution, Weights
@@ -31,10 +31,7 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Compare the loss without gradients with the one with them.
-
-    The weights under autocast likewise.
-    """
+    """Compare the loss without gradients, and the weights under autocast, with the plain run's."""
     plain, without, lowered = executions
     if plain.weights is None or not is_finite(plain):
         return None
@@ -54,7 +51,7 @@ def _validation(subject: Subject, plain: Execution, without: Execution) -> Findi
         return None
     if without.value is not None and wanted.is_met(without.value):
         return None
-    now = "not finite" if without.value is None else repr(float(without.value))
+    now = loss_text(without.value)
     message = f"without gradients the loss is {now}, not {float(plain.value)!r}"
     return Finding(VALIDATION, NAME, message, plain.case, subject.mode)
 

@@ -1,8 +1,8 @@
 """Worlds larger than any that is run: all ranks one after another, in one process.
 
 For reducers that issue no collective; where one does, in its trace, nothing can be judged here.
-What found is made small, to real ranks where it can be, and otherwise seen once more with its own
-process for each rank.
+A finding is shrunk to real ranks where that is possible, and is otherwise confirmed with a process
+for each rank.
 """
 
 from __future__ import annotations

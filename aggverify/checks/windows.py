@@ -60,7 +60,7 @@ def full_window(case: Case) -> Case:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit what the window has in ranks that have seen no other.
+    """Compare, to the last bit, with the window in ranks that have seen no other.
 
     Whether that is right, and whether the window before comes to a result by itself, is for other
     checks to report.

@@ -138,7 +138,7 @@ def _store(run: RecordedRun, number: int, asked: AuditRequest, mine: Mapping[str
 
 
 def _again(mine: Mapping[str, Any]) -> Iterator[str]:
-    """Options that the verdict hangs on, but mode and engine."""
+    """Yield the options, other than mode and engine, that give the same verdict again."""
     for name in ("divisor", "cp", "tp", "pp"):
         if name in mine:
             yield from (f"--{name}", f"{mine[name]:g}")
@@ -147,7 +147,7 @@ def _again(mine: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _judged(run: RecordedRun, asked: AuditRequest, folder: Path, mine: Mapping[str, Any]) -> int:
-    """Audit, show, deliver the reports; the exit code."""
+    """Audit, show, deliver the reports; return the exit code."""
     from aggverify.audit.verdict import audited, documented
     from aggverify.cli import screen, ways_out
     from aggverify.report.outputs import ReportOutputs

@@ -68,25 +68,28 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
         raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
     run: CommandRun = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
-    hosts = _hosts(run, request)
+    cluster = _cluster(run, request)
     if "list" in mine:
-        return _list(request, deadline, hosts)
+        return _list(request, deadline, cluster)
     others = _others(mine, project)
     if "replay_into" in mine:
-        return _replay_into(Path(mine["replay_into"]), request, others, deadline, hosts)
-    return _check(requests, where, delivery, deadline, others, hosts, terminal)
+        return _replay_into(Path(mine["replay_into"]), request, others, deadline, cluster)
+    return _check(requests, where, delivery, deadline, others, cluster, terminal)
 
 
-def _hosts(run: CommandRun, request: Request) -> Cluster | None:
-    """Of ranks, where they were launched, and what they have come to before they were again."""
+def _cluster(run: CommandRun, request: Request) -> Cluster | None:
+    """Return the processes that torchrun or srun has launched; None where this one runs alone.
+
+    Their replay log has the steps of an earlier start, which are not run again.
+    """
     from aggverify.cli.joined import replay_log
     from aggverify.errors import InputError
 
-    if run.hosts is not None and request.sandbox:
+    if run.cluster is not None and request.sandbox:
         raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
-    if run.hosts is not None:
-        run.hosts.replay_log = replay_log(run.hosts)
-    return run.hosts
+    if run.cluster is not None:
+        run.cluster.replay_log = replay_log(run.cluster)
+    return run.cluster
 
 
 def _replay_into(
@@ -94,9 +97,9 @@ def _replay_into(
     request: Request,
     others: ImportedFindings,
     deadline: Deadline,
-    hosts: Cluster | None,
+    cluster: Cluster | None,
 ) -> int:
-    """Run others' cases only, and add their outcomes to a document of this version."""
+    """Run the cases of others' findings only; add their outcomes to the document at ``path``."""
     from aggverify.files import put
     from aggverify.model import load, render
     from aggverify.report.document import with_replays
@@ -104,16 +107,16 @@ def _replay_into(
     from aggverify.run.opening import in_time
 
     made = load(path)
-    with _pool(request, deadline, hosts) as pool, in_time():
+    with _pool(request, deadline, cluster) as pool, in_time():
         reruns = again(others.findings, request, pool=pool)
     put(path, render(with_replays(made, reruns)))
     return made.exit
 
 
 def _others(mine: Mapping[str, Any], project: Settings) -> ImportedFindings:
-    """Return what is declared known.
+    """Return the findings of other documents and of the baseline, whose cases are run again.
 
-    Raises InputError for a file that declares nothing of the kind.
+    Raises InputError for a file that is neither.
     """
     from aggverify.errors import InputError
     from aggverify.model import load
@@ -128,27 +131,27 @@ def _others(mine: Mapping[str, Any], project: Settings) -> ImportedFindings:
     return ImportedFindings.of(findings, None if path is None else Path(path), write=write)
 
 
-def _list(request: Request, deadline: Deadline, hosts: Cluster | None) -> int:
+def _list(request: Request, deadline: Deadline, cluster: Cluster | None) -> int:
     """Print what would be run."""
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
 
-    with _pool(request, deadline, hosts) as pool:
+    with _pool(request, deadline, cluster) as pool:
         for planned in plans(request, pool=pool):
             for line in plan_lines(planned):
                 click.echo(line)
     return 0
 
 
-def _pool(request: Request, deadline: Deadline, hosts: Cluster | None) -> Pool:
-    """Of the ranks: how long they may take, and where they live."""
+def _pool(request: Request, deadline: Deadline, cluster: Cluster | None) -> Pool:
+    """Return the pool of ranks: with the command's deadline, in its sandbox or cluster."""
     from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.enclosed import sandbox
     from aggverify.world import Pool
 
     inside = sandbox(request.target, request.against, request.adapter) if request.sandbox else None
     options = replace(LIMITS, turn=deadline.check, sandbox=inside)
-    return Pool(options, launcher=hosts)
+    return Pool(options, launcher=cluster)
 
 
 @dataclass(slots=True)
@@ -165,10 +168,10 @@ def _check(
     delivery: ReportOutputs,
     deadline: Deadline,
     others: ImportedFindings,
-    hosts: Cluster | None,
+    cluster: Cluster | None,
     terminal: Terminal,
 ) -> int:
-    """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
+    """Verify, show, store the cases under ``where``, deliver reports; return the exit code.
 
     Whatever stops it, what is known by then is stored and delivered as well.
     """
@@ -176,7 +179,7 @@ def _check(
     from aggverify.errors import AggverifyError
     from aggverify.report.view_model import headline
 
-    known, error = _verified(requests, deadline, others, hosts, terminal)
+    known, error = _verified(requests, deadline, others, cluster, terminal)
     made = others.documented(known.verdicts, error, where, known.reruns)
     unwritten = _stored(known.verdicts, where)
     if others.write and error is None:
@@ -201,12 +204,12 @@ def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
     others: ImportedFindings,
-    hosts: Cluster | None,
+    cluster: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
-    """Return what became of others' findings, then the verdicts, each shown as soon as it is there.
+    """Run others' cases again, then verify; return what is known by then, and what stopped it.
 
-    And what stopped it if anything did.
+    Each verdict is shown as soon as it is there.
     """
     from hypothesis import configuration
 
@@ -216,7 +219,7 @@ def _verified(
     from aggverify.run.outcome.events import Event, Finished, Waiting
     from aggverify.run.session import verify
 
-    # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
+    # Nothing that Hypothesis keeps is needed: without this it makes a folder where the user stands.
     configuration.set_hypothesis_home_dir(os.devnull)
     known = _Known()
 
@@ -226,13 +229,14 @@ def _verified(
         terminal(event)
 
     try:
-        if hosts is not None and hosts.replay_log is not None and hosts.replay_log.known:
-            known_text = counted(hosts.replay_log.known, "step")
-            terminal(Waiting(f"all were started again: {known_text} of before are not run again"))
-        with _pool(requests[0], deadline, hosts) as pool:
+        log = None if cluster is None else cluster.replay_log
+        if log is not None and log.known:
+            steps = counted(log.known, "step")
+            terminal(Waiting(f"all were started again: {steps} of before are not run again"))
+        with _pool(requests[0], deadline, cluster) as pool:
             if others.findings:
-                known_text = counted(len(others.findings), "known finding")
-                terminal(Waiting(f"the cases of {known_text} are run again"))
+                findings = counted(len(others.findings), "known finding")
+                terminal(Waiting(f"the cases of {findings} are run again"))
                 with in_time():
                     known.reruns = again(others.findings, requests[0], pool=pool)
             for request in requests:
@@ -245,7 +249,7 @@ def _verified(
 
 
 def _stored(verdicts: Iterable[RunVerdict], where: Path) -> list[tuple[str, Exception]]:
-    """Write every case; what could not be written, the first only."""
+    """Write every case, up to the first that cannot be written; return that with its error."""
     from aggverify.run.outcome import store
 
     try:

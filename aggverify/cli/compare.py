@@ -21,6 +21,7 @@ _PLAN = (
     *("compile", "group_size", "policy", "terms", "world", "profile", "step"),
     *("max_examples", "max_time", "seed"),
 )
+"""Options of ``check`` that both revisions are checked with."""
 
 
 @click.command()
@@ -136,7 +137,7 @@ def _revisions(
 
 
 def _written_options(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of a check as they are written."""
+    """Yield the given options as words of a command line."""
     from aggverify.execution.options import BY_KEY
 
     for key in _PLAN:

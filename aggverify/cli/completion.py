@@ -18,7 +18,7 @@ Completes = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 def of_files(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Complete no paths: the shell does so itself."""
+    """Hand a path back as it is: the shell completes files itself."""
     return [CompletionItem(begun, type="file")]
 
 
@@ -58,7 +58,7 @@ def of_codes(
 
 
 def names(key: str) -> Sequence[str]:
-    """Those that the schema of a setting lists, without what a shell would take apart."""
+    """Return the names that a setting's schema lists, without those that a shell splits."""
     schema = properties()[key]
     found, _ = accepted(schema)
     for other in schema.get("anyOf", ()):

@@ -18,7 +18,7 @@ from aggverify.errors import InputError, unknown
 from aggverify.execution.options import BY_KEY, COLORS
 
 _BROUGHT = {"engine": "engines", "convention": "conventions", "report": "reports"}
-"""By key, the entry points by which packages bring more names."""
+"""By key, the entry-point group by which packages bring more names."""
 
 
 def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
@@ -36,8 +36,8 @@ def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
             if key not in _BROUGHT or not plugins.declared(_BROUGHT[key]):
                 raise unknown(_called(key), name, names)
     for key in ("backend", "device"):
-        if (device := given.get(key)) is not None and device not in known[key]["enum"]:
-            raise unknown(key, device, known[key]["enum"])
+        if (value := given.get(key)) is not None and value not in known[key]["enum"]:
+            raise unknown(key, value, known[key]["enum"])
     if (color := given.get("color", COLORS[0])) not in COLORS:
         raise unknown("color", color, COLORS)
     _refuse_readings(known["policy"]["properties"], given.get("policy", {}))
@@ -59,7 +59,7 @@ def _called(key: str) -> str:
 
 
 def accepted(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Names and patterns, wherever they stand in it."""
+    """Return the names and patterns that a schema accepts, those of its alternatives included."""
     names, patterns = list(schema.get("enum", ())), []
     if "pattern" in schema:
         patterns.append(schema["pattern"])
@@ -96,7 +96,7 @@ def _refuse_numbers(given: Mapping[str, Any]) -> None:
 
 
 def _has_divisor(targets: tuple[str, ...], given: Mapping[str, Any]) -> bool:
-    """Whether an option names it, or a file that may: then that is read later."""
+    """Whether an option gives it, or a file may: those are read later, with all their rules."""
     if "divisor" in given:
         return True
     here = Path.cwd()
@@ -108,7 +108,7 @@ def _has_divisor(targets: tuple[str, ...], given: Mapping[str, Any]) -> bool:
 
 def _may_declare_it(place: Path) -> bool:
     if place.suffix not in (".py", ".toml"):
-        return True  # a module
+        return True  # a module's file is not known yet
     try:
         return "divisor" in place.read_text("utf-8")
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WIDTH = 96
 LONG = 40
-"""Tokens of a mask printed at most."""
+"""Characters of a step from which on a mask of ones is shortened."""
 
 
 @click.command()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SECONDS = 50.0
-"""After which nothing more is called where no person is asked: the command ends within 60."""
+"""Seconds after which nothing more is called if no person is asked: the command ends within 60."""
 
 
 @click.command()

@@ -25,7 +25,7 @@ class Grouped(click.Command):
     """A command whose help has the options of the table under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write them."""
+        """Write the options under their headings, what is in no group last."""
         from aggverify.execution.options import GROUPS
 
         records = {p.name: p.get_help_record(ctx) for p in self.get_params(ctx)}
@@ -49,7 +49,9 @@ def options(*keys: str) -> Callable[[F], F]:
 
 
 def _decorated(option: Option) -> Callable[[F], F]:
-    usual = option.kind in (OptionType.TEXT, OptionType.INTEGER) and option.default is not None
+    shows_default = (
+        option.kind in (OptionType.TEXT, OptionType.INTEGER) and option.default is not None
+    )
     several = option.kind in (OptionType.TEXTS, OptionType.READINGS) and not option.one_text
     return click.option(
         *filter(None, (option.short, option.flag)),
@@ -59,7 +61,7 @@ def _decorated(option: Option) -> Callable[[F], F]:
         type=None if option.kind is OptionType.FLAG else _TYPES.get(option.kind, str),
         metavar=option.metavar,
         shell_complete=of_option(option),
-        help=option.help + (f"  [default: {option.default}]" if usual else ""),
+        help=option.help + (f"  [default: {option.default}]" if shows_default else ""),
     )
 
 

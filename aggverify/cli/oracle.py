@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aggverify.oracles import Step
 
 MAX_BYTES = 1 << 26
-"""Of a step's file: as many masks and losses as one would want printed, and more."""
+"""Largest file of a step: more masks and losses than a person would want printed."""
 
 
 @click.command()

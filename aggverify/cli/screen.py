@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def terminal(mine: Mapping[str, Any], where: Path, *, shown: bool) -> Terminal:
-    """``shown``: whether a report goes to standard output, and all else to the other one."""
+    """Return the terminal of progress and verdicts.
+
+    ``shown``: whether a report goes to standard output, so that this one is standard error.
+    """
     from rich.console import Console
 
     from aggverify.execution.options import default

@@ -54,9 +54,9 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Of the section, as plain data.
+    """Return the section's schema as plain data.
 
-    Names in ``$id`` are no addresses: it lies wherever it is installed.
+    Its ``$id`` is a name and no address, as the file lies wherever it is installed.
     """
     return {
         "$schema": _DIALECT,
@@ -83,7 +83,7 @@ def schema() -> dict[str, Any]:
 
 
 def whole_file() -> dict[str, Any]:
-    """Of ``pyproject.toml``, where all but the section is somebody else's."""
+    """Return the schema of ``pyproject.toml``, which leaves all but the section to other tools."""
     section = {key: value for key, value in schema().items() if key != "$schema"}
     tool = {"type": "object", "properties": {"aggverify": section}}
     return {

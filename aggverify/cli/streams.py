@@ -1,4 +1,4 @@
-"""Standard output and error that a command may lose without losing what it has found out."""
+"""Standard output and error whose loss, as by a closed pipe, does not end the command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 
 class Stream:
-    """A text stream; from the first error on what is written to it is dropped, and that is kept."""
+    """A text stream that drops what is written after its first error, and keeps that error."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -59,8 +59,8 @@ class Stream:
 
 @contextmanager
 def guarded() -> Iterator[Stream]:
-    """Both streams such ones meanwhile; gives standard output."""
-    _fill_up()
+    """Make both streams a ``Stream`` while the block runs; gives that of standard output."""
+    _open_closed_descriptors()
     out, err = sys.stdout, sys.stderr
     mine = Stream(out)
     sys.stdout, sys.stderr = mine, Stream(err)  # type: ignore[assignment]
@@ -79,8 +79,8 @@ def lost() -> str | None:
     return stream.lost if isinstance(stream, Stream) and not stream.unread else None
 
 
-def _fill_up() -> None:
-    """Nothing else may be opened under the number of a standard stream that was closed."""
+def _open_closed_descriptors() -> None:
+    """Open the null device for each closed standard stream, so that no file gets its number."""
     for number in range(3):
         try:
             os.fstat(number)

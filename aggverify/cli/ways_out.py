@@ -25,11 +25,11 @@ from aggverify.plugins import PluginWarning
 from aggverify.shadowed import shadowed
 
 CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130
-"""``run.outcome.verdict.Exit`` has them all; nothing heavy is imported here."""
+"""As in ``run.outcome.verdict.Exit``, whose import is too heavy for every command."""
 
 
 def ended(command: Callable[[], object]) -> int:
-    """Run the command; its exit code, whatever happens in it."""
+    """Run the command; return its exit code, whatever happens in it."""
     try:
         code = command()
     except BaseException as error:
@@ -38,7 +38,7 @@ def ended(command: Callable[[], object]) -> int:
 
 
 def explained(error: BaseException, directory: Path | None = None) -> int:
-    """Report why a command was ended early; returns its exit code.
+    """Report why a command was ended early; return its exit code.
 
     ``directory``: where the report of an internal error goes, if it can be written there.
     """
@@ -144,7 +144,7 @@ def _report(error: BaseException) -> str:
 
 
 def _kept(text: str, directory: Path | None) -> Path | None:
-    """Where the report was written; None where nothing takes it."""
+    """Write the report to ``directory``, else to a temporary file; None where neither takes it."""
     if directory is not None:
         with contextlib.suppress(OSError, AggverifyError):
             return write_inside(directory, "internal-error.txt", text)

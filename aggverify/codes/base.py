@@ -20,7 +20,7 @@ class Effect(Enum):
 
 
 class Diagnosed(Enum):
-    """From what a finding is diagnosed; without weights, from how the step failed."""
+    """What a finding is diagnosed from; a step that gave no weights, from how it failed."""
 
     WEIGHTS = "weights observed over all layouts"
     VALUE = "reported losses observed over all layouts"
@@ -30,7 +30,7 @@ class Diagnosed(Enum):
 
 
 class Symptom(StrEnum):
-    """What known mistakes have in common with a code, where weights do not show them."""
+    """Signs by which a code and the known bugs behind it are matched where weights show nothing."""
 
     NONE = ""
     NOT_LINEAR = "not linear"
@@ -70,41 +70,39 @@ class Code:
     """What it does to a training run, where that is not expressed in weights: "makes training
     hang"."""
     symptom: str = Symptom.NONE
-    """By which a known mistake is recognised."""
+    """A sign of every finding with this code, for the table of known bugs."""
     diagnosed: Diagnosed = Diagnosed.WEIGHTS
     promise: str = ""
     """Of a hazard, the feature it depends on: where that is claimed, it is a failure."""
     failure: str = ""
-    """The kind of failure that it names (``execution.executor.Failure.kind``)."""
+    """The kind of failure that it names: a ``world.Fault.kind``, or the name of a breach."""
     ends_the_run: bool = False
     """Whether no other check can be judged: there is no result."""
     unsteady: bool = False
     """Whether no other check can be judged: the result is not the step's alone."""
     costs_a_world: bool = False
-    """Whether showing it takes a world of ranks down: tried one at a time, and not often."""
+    """Whether showing it ends a world of ranks: shrinking runs one case at a time, and only few."""
     quiet: bool = False
-    """Whether it is true of most runs there are, and no more than a line in any report."""
+    """Of a warning, whether most runs have it, so that reports give it no more than a line."""
     spoils: tuple[str, ...] = ()
-    """Aspects (``checks.base``) of which no other check reports anything new."""
+    """Aspects (``checks.base``) that are known to be wrong once it is found."""
     varies_losses: bool = False
-    """Whether its check varies the loss values itself, so that they are not varied again."""
+    """Whether its check varies the losses itself; which losses matter is not tried out again."""
     about_rounding: bool = False
-    """Whether a rounding of float32 is what it names, so that it explains nothing away."""
+    """Whether rounding is the mistake itself, so that it is no excuse for the finding."""
     splits: bool = False
     """Whether it is about samples dealt to several places: a comparison among fewer of them then
     also loses tokens."""
     if_nonlinear: str = ""
     """The code that reports the same of a non-linear objective, where that is another one."""
     of_absence: bool = False
-    """Of a warning, whether it reports what was never seen: a check that has seen it takes it
-    back."""
+    """Of a warning, whether something never occurred: dropped once any check had it occur."""
     of_lines: bool = False
     """Of a warning, whether it follows from the lines of the reducer that ran."""
     of_a_step: bool = False
-    """Whether a step and its layout alone show it, and no more than what comes of them: the corpus
-    of hard cases has one for each."""
+    """Whether one case shows it, without special runs: the corpus of hard cases must have one."""
     compares: bool = False
-    """Whether runs are compared, so that what one of them leaves behind can look like it."""
+    """Whether runs are compared, so that state that one of them leaves behind can look like it."""
     of_runs: bool = False
     """Whether only the records of a real run show it: no reducer is an example."""
     field: str = ""

@@ -13,7 +13,7 @@ from aggverify.codes.registry import CODES
 
 
 def explanation(code: Code) -> Explanation | None:
-    """Of the tool's own codes always one; of a person's, if it brings one."""
+    """Return what a code means to people: None only for a person's own that brings nothing."""
     return code.explanation or _stored().get(code.code)
 
 

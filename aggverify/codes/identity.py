@@ -22,7 +22,7 @@ class Identity(Part, frozen=True):
     dimensions: tuple[str, ...]
     """Fields of layout and precision that matter."""
     factor: str | None
-    """By its name in sizes of the step and layout."""
+    """The factor's name in sizes of the step and layout: ``cp_size``."""
     form: str | None = None
     """Without a factor the formula, or the ratio at the worst token; a baseline of an older version
     has none."""

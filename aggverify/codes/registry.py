@@ -31,9 +31,9 @@ def code(name: str) -> Code:
 
 
 def code_of_failure(kind: str, breach: str = "") -> Code:
-    """Return the code that names a step that was not finished in this way.
+    """Return the code of a failure: of its kind, or of the breach of contract it reports.
 
-    ``breach``: the name of what a handler complained of, ``kind: which of them``.
+    ``breach``: a name that may have a detail after a colon.
     """
     failures = {known.failure: known for known in _known.values()}
     if breach:

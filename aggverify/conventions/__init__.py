@@ -63,7 +63,7 @@ def by_shape() -> list[Convention]:
 
 
 def undeclared() -> list[Convention]:
-    """Those of them that are no adapter, with which a function is called as it is."""
+    """Those of them that are no adapter: they call a function as it is."""
     return [how for how in by_shape() if not isinstance(how, AdapterConvention)]
 
 
@@ -83,7 +83,7 @@ def by_shape_or_name(offer: Offer) -> list[Convention]:
 
 
 def calls_bound(how: Convention) -> bool:
-    """Whether it calls a method of an object that is built for it; else as it is in the class."""
+    """Whether it calls methods on an object that is built for them; else it passes ``self``."""
     first = (how.recognised_by if isinstance(how, AdapterConvention) else how.parameters)[:1]
     return bool(first) and first != ("self",)
 

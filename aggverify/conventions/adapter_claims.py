@@ -56,7 +56,7 @@ def _engine(adapter: Adapter) -> str | None:
 
 
 def _without(adapter: Adapter) -> tuple[str, ...]:
-    """Return what its inputs cannot show it: rows are whole samples, one a rollout."""
+    """Return features that its inputs cannot show: with none of these roles, rows are rollouts."""
     if adapter.is_factory:
         several = () if Role.ROLLOUT_TOKENS in adapter.roles else ("fan-out",)
         return ("contiguous", "gathered", *several)

@@ -29,8 +29,13 @@ ModeValue = str | bool | None
 """What a function is given for a mode."""
 
 
+def known_modes() -> tuple[str, ...]:
+    """Those that can be asked for."""
+    return (*MODES, LEGACY.name)
+
+
 def takes(gradient_of: str, terms: Sequence[str]) -> tuple[str, ...]:
-    """Return what an adapter's ``call`` does."""
+    """Return the parameters of an adapter's ``call``."""
     return ("function", gradient_of or "losses", "batch", *terms)
 
 
@@ -48,7 +53,7 @@ class AdapterConvention:
     of_a_class: bool = False
     """Whether ``call`` is given the class, where the function is a method of one."""
     named: bool = False
-    """Whether other functions have those, too: it is recognised by its name as well."""
+    """Whether other functions have these parameters, too: then its name must be the usual one."""
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The framework's engines, with their modes (none: all); the first of a mode is its default."""
     mode_values: Mapping[str, ModeValue] | None = None
@@ -94,7 +99,7 @@ class AdapterConvention:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """What ``call`` does."""
+        """Parameters of ``call``."""
         return takes(self.gradient_of, self.terms)
 
     @property
@@ -118,8 +123,7 @@ class AdapterConvention:
 
     @property
     def _modes(self) -> tuple[str, ...]:
-        every = (*MODES, LEGACY.name)
-        known = self.only or every if self.mode_values is None else tuple(self.mode_values)
+        known = (self.only or known_modes()) if self.mode_values is None else self.mode_values
         return tuple(mode for mode in known if mode not in self.never)
 
     def has_shape(self, offer: Offer) -> bool:
@@ -141,9 +145,9 @@ class AdapterConvention:
         mode = None if mode is None else family(mode)
         if mode is not None and mode in self.never:
             return self.never[mode]
-        if mode is not None and mode in self.whole_groups and not {"whole-groups"} & claimed:
+        if mode is not None and mode in self.whole_groups and "whole-groups" not in claimed:
             return f"{self.whole_groups[mode]}; --group-size G promises that"
-        if mode in (*MODES, LEGACY.name) and mode not in self._modes:
+        if mode in known_modes() and mode not in self._modes:
             return f"it has no {mode} (it has {', '.join(self._modes)})"
         if not self.engines or ":" in engine:  # a person's own, who knows what it does
             return None
@@ -161,7 +165,7 @@ class AdapterConvention:
         return self.bound(loaded(self.path), function, site)
 
     def bound(self, call: Callable[..., Any], function: Any, site: Site) -> Bound:
-        """Bind the same by another ``call`` than the adapter's own, which records its arguments."""
+        """Bind with this ``call``: the adapter's own, or one that only records its arguments."""
         known = MODES.get(site.mode or "")
         if known is not None and not known.needs_divisor:
             site = replace(site, divisor=None)

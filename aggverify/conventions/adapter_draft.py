@@ -17,12 +17,12 @@ from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
 OBJECT = "_object"
+"""The name that an adapter gives to the object whose method it calls."""
 _LONGEST = 100
-_DIVIDED = (None, "constant")
 
 
 def adaptable(offer: Offer) -> int:
-    """How well the parameters are understood: 0 for not at all, else higher is better."""
+    """How well the parameters are understood: 0 where no adapter can be written, else 1 or more."""
     adapter = Adapter(offer)
     blocked = offer.why_not and not offer.owner  # a person can write how an object is built
     if blocked or not adapter.plain or not (adapter.has_losses or adapter.is_factory):
@@ -69,24 +69,24 @@ class Adapter:
     @cached_property
     def roles(self) -> frozenset[Role | None]:
         """What the arguments stand for, by name or by what is known of them."""
-        given_text = {text: what for what, text in EXPRESSIONS.items()}
+        role_of = {expression: what for what, expression in EXPRESSIONS.items()}
         return frozenset(
-            given_text.get(self.known.arguments[p]) if p in self.known.arguments else role(p)
+            role_of.get(self.known.arguments[p]) if p in self.known.arguments else role(p)
             for p in self.given
         )
 
     @property
     def has_losses(self) -> bool:
         """Whether it is given per-token losses in some form."""
-        given_text = {"{losses}", "-{losses}"} & set(self.known.arguments.values())
-        return bool(given_text or self.roles & {Role.LOSSES, Role.ADVANTAGES})
+        declared = {"{losses}", "-{losses}"} & set(self.known.arguments.values())
+        return bool(declared or self.roles & {Role.LOSSES, Role.ADVANTAGES})
 
     @property
     def has_no_ratio(self) -> bool:
-        """Whether log-probabilities are multiplied by advantages: there are none to divide by."""
-        given = [role(p) for p in self.given if p not in self.known.arguments]
-        one_each = given.count(Role.LOG_PROBS) == given.count(Role.ADVANTAGES) == 1
-        return one_each and Role.LOSSES not in given and self.shape.value.each == "{}"
+        """Whether log-probabilities are multiplied by advantages: no older ones to divide by."""
+        roles = [role(p) for p in self.given if p not in self.known.arguments]
+        one_each = roles.count(Role.LOG_PROBS) == roles.count(Role.ADVANTAGES) == 1
+        return one_each and Role.LOSSES not in roles and self.shape.value.each == "{}"
 
     @property
     def is_factory(self) -> bool:
@@ -113,8 +113,8 @@ class Adapter:
     @property
     def mode(self) -> str | None:
         """The parameter that takes the mode, if its values are known."""
-        given_text = self.known.arguments
-        return next((p for p in self.given if self.values_of(p) and p not in given_text), None)
+        known = self.known.arguments
+        return next((p for p in self.given if self.values_of(p) and p not in known), None)
 
     @property
     def choices(self) -> tuple[str | bool, ...]:
@@ -125,7 +125,8 @@ class Adapter:
     @property
     def divided(self) -> bool:
         """Whether a fixed divisor is all it can have."""
-        return Role.DIVISOR in self.roles and self.mode is None and self.known.mode in _DIVIDED
+        no_other = self.mode is None and self.known.mode in (None, "constant")
+        return Role.DIVISOR in self.roles and no_other
 
     @property
     def shape(self) -> CallForms:
@@ -183,9 +184,9 @@ class Adapter:
         """Return what is passed for a parameter, as it is written in the adapter."""
         form = self.shape.value
         if parameter in self.known.arguments:
-            given_text = self.known.arguments[parameter]
+            known = self.known.arguments[parameter]
             named = {"{losses}": Role.LOSSES, "-{losses}": Role.ADVANTAGES, "{masks}": Role.MASK}
-            return tensor(form, named[given_text]) if given_text in named else given_text
+            return tensor(form, named[known]) if known in named else known
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:
             return parameter.upper()

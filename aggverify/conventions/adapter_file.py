@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions.adapter_convention import AdapterConvention, takes
+from aggverify.conventions.adapter_convention import AdapterConvention, known_modes, takes
 from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
 from aggverify.conventions.adapter_values import (
     DEALS,
@@ -17,7 +17,6 @@ from aggverify.conventions.adapter_values import (
     NAME,
     VALIDATES,
     AdapterValues,
-    known_modes,
 )
 from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
@@ -53,8 +52,9 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
     data = _data(tree, path)
     read, absolute = AdapterValues(path, data), str(Path(path).absolute())
     kind = next((kind for kind in _CALLED if kind in data), None)
-    taken = takes(of := read.gradient_of(), read.texts("terms"))
-    _check_call(tree, path, _CALLED[kind][0] if kind else taken, second=of)
+    gradient_of = read.gradient_of()
+    parameters = _CALLED[kind][0] if kind else takes(gradient_of, read.texts("terms"))
+    _check_call(tree, path, parameters, second=gradient_of)
     if kind is not None:
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
@@ -78,7 +78,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         always_wrong=read.reasons("always_wrong", known_modes()),
         whole_groups=read.reasons("whole_groups", known_modes()),
         terms=read.texts("terms"),
-        gradient_of=of,
+        gradient_of=gradient_of,
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
         named_by=read.reasons("told_by", FEATURES),
@@ -123,6 +123,7 @@ def _is_name(target: ast.expr) -> bool:
 def _check_call(
     tree: ast.Module, path: str, takes: Sequence[str], name: str = CALL, second: str = ""
 ) -> None:
+    """Raise InputError unless the file has such a function; ``second``: a name that must be so."""
     tuple_text = f"({', '.join(takes)})"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:

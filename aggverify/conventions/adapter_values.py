@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
-from aggverify.conventions.adapter_convention import ModeValue
+from aggverify.conventions.adapter_convention import ModeValue, known_modes
 from aggverify.conventions.adapter_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.base import LogRule, Misuse
 from aggverify.conventions.features import UNUSUAL
@@ -17,7 +17,7 @@ from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
-from aggverify.oracles import LEGACY, MODES
+from aggverify.oracles import MODES
 
 NAME = "ADAPTER"
 VALIDATES, MERGES, DEALS = "validates", "merges_logs", "deals"
@@ -102,7 +102,7 @@ class AdapterValues:
         if value is None:
             return None
         plain = isinstance(value, dict) and all(
-            isinstance(given_names, str | bool | None) for given_names in value.values()
+            isinstance(name, str | bool | None) for name in value.values()
         )
         self._check("modes", "a table of mode: what the function calls it", plain)
         self._known("modes", "mode", value, known_modes())
@@ -143,9 +143,9 @@ class AdapterValues:
         self._check(VALIDATES, f"a table of texts, {' and '.join(sorted(_TABLES))} tables", right)
         forbidden = tables.get("forbidden", {})
         self._check(VALIDATES, "lists of modes", all(map(are_texts, forbidden.values())))
-        given_names = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
-        self._known(VALIDATES, "mode", given_names, MODES)
-        right = bool(given_names) and bool(given.get("mode", NAME))
+        modes = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
+        self._known(VALIDATES, "mode", modes, MODES)
+        right = bool(modes) and given.get("mode") != ""
         self._check(VALIDATES, "a table with what names the mode, and modes", right)
         return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
 
@@ -182,8 +182,3 @@ class AdapterValues:
             self._known("misuses", "mode", own := tuple(one.get("modes", ())), known_modes())
             found.append(Misuse(one["call"], one["call"], spoiling(one), own))
         return tuple(found)
-
-
-def known_modes() -> tuple[str, ...]:
-    """Those that can be asked for."""
-    return (*MODES, LEGACY.name)

@@ -192,5 +192,5 @@ def mask_tensor(mask: bytes, dtype: DTypeLike, device: torch.device) -> Tensor:
 
 
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """Move a new tensor of the processor's to the device: it costs nothing to leave it there."""
+    """Move a new tensor to the device; where that is the processor, it is there already."""
     return tensor if device.type == "cpu" else tensor.to(device)

@@ -1,4 +1,4 @@
-"""What few reducers ask of their batch, made when one does."""
+"""Fields of a batch that few reducers ask for, made when one does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FieldNotAvailable(Breach):
 
 
 class LazyFields:
-    """The other micro-batches of the rank, and the samples of the step, as a batch has them."""
+    """All micro-batches of the rank (its window), and all samples of the step."""
 
     def __init__(self, site: Site, members: Sequence[int]) -> None:
         self._site, self._members = site, members

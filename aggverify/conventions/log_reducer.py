@@ -49,7 +49,7 @@ def calls(reduce: Callable[[], Reduce], forms: Sequence[str]) -> Iterator[Judged
 
         def right(function: Callable[..., Any], site: Site, form: LogForm = form) -> str | None:
             out = reduce()(function, _logs(site, form), _context(site))
-            return next(filter(None, (_off(site, out, key, form) for key in KEYS)), None)
+            return next(filter(None, (_mistake(site, out, key, form) for key in KEYS)), None)
 
         yield JudgedCall(f"{name} logs", f"{name} logs", False, right)
         for text, spoil in form.spoils.items():
@@ -79,7 +79,7 @@ def _logs(site: Site, form: LogForm, least: int = 1) -> list[Log]:
     ]
 
 
-def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
+def _mistake(site: Site, out: Any, key: str, form: LogForm) -> str | None:
     """Return what is wrong with a key of the merged logs."""
     if not isinstance(out, Mapping):
         return f"returns {type(out).__name__}, no mapping of names to numbers"

@@ -100,7 +100,7 @@ class MicroBatch(HasTokens):
     """All ranks that share the step."""
     _mask: Tensor | None = field(default=None, repr=False, compare=False)
     _lengths: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
-    _beyond: LazyFields | None = field(default=None, repr=False, compare=False)
+    _lazy: LazyFields | None = field(default=None, repr=False, compare=False)
 
     @property
     def mask(self) -> Tensor:
@@ -121,22 +121,22 @@ class MicroBatch(HasTokens):
     @property
     def window_masks(self) -> list[list[Tensor]]:
         """Return the rank's full masks, for code that counts before the first backward."""
-        return [] if self._beyond is None else self._beyond.window_masks()
+        return [] if self._lazy is None else self._lazy.window_masks()
 
     @property
     def window_lengths(self) -> list[list[int]]:
         """Response lengths of all micro-batches of this rank."""
-        return [] if self._beyond is None else self._beyond.window_lengths()
+        return [] if self._lazy is None else self._lazy.window_lengths()
 
     @property
     def window_group_ids(self) -> list[list[int]]:
         """Prompt groups of the samples of all micro-batches of this rank."""
-        return [] if self._beyond is None else self._beyond.window_ids("group")
+        return [] if self._lazy is None else self._lazy.window_ids("group")
 
     @property
     def window_rollout_ids(self) -> list[list[int]]:
         """Their rollouts."""
-        return [] if self._beyond is None else self._beyond.window_ids("rollout")
+        return [] if self._lazy is None else self._lazy.window_ids("rollout")
 
     @property
     def window_widths(self) -> list[int]:
@@ -146,22 +146,22 @@ class MicroBatch(HasTokens):
     @property
     def window_tokens(self) -> list[int]:
         """Unmasked tokens of each micro-batch of this rank; its own are those at ``index``."""
-        return [] if self._beyond is None else self._beyond.window_tokens()
+        return [] if self._lazy is None else self._lazy.window_tokens()
 
     @property
     def step_masks(self) -> list[Tensor]:
         """Full masks of every sample of the step: the driver's view."""
-        return [] if self._beyond is None else self._beyond.step_masks()
+        return [] if self._lazy is None else self._lazy.step_masks()
 
     @property
     def step_group_ids(self) -> list[int]:
         """Their prompt groups."""
-        return [] if self._beyond is None else self._beyond.step_ids()
+        return [] if self._lazy is None else self._lazy.step_ids()
 
     @property
     def local_positions(self) -> list[Tensor]:
         """Of each sample, which tokens of its response this rank's losses stand for."""
-        return [] if self._beyond is None else self._beyond.local_positions()
+        return [] if self._lazy is None else self._lazy.local_positions()
 
     def padded(
         self,

@@ -103,8 +103,9 @@ def output(out: Any) -> Output:
 def inputs(site: Site, values: Tensor, batch: MicroBatch) -> tuple[Tensor, list[Tensor]]:
     """Losses and auxiliary terms, of which one has the values and all others are 0.
 
-    All come of one model, so where nothing is unmasked a loss may leave the one with the values out
-    and still has a gradient. Elsewhere it may not: a term that is never in the graph is found so.
+    All come of one model. A loss may leave out whatever is masked, so where nothing is unmasked all
+    of them are in the graph of the values. Elsewhere they are not: a term that the loss never uses
+    is found by its missing gradient.
     """
     import torch
 
@@ -112,7 +113,7 @@ def inputs(site: Site, values: Tensor, batch: MicroBatch) -> tuple[Tensor, list[
         return values, []
     zeros = [torch.zeros_like(values) for _ in range(site.terms + 1)]
     if not any(bool(mask.any()) for mask in batch.local_masks):
-        zeros = [torch.where(zero.bool(), values, zero) for zero in zeros]
+        zeros = [torch.where(zero.bool(), values, zero) for zero in zeros]  # 0, in their graph
     losses, *terms = zeros
     if site.term is None:
         return values, terms

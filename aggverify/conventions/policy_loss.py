@@ -55,12 +55,12 @@ def ratios_of(mode: str | None) -> Ratios:
 def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
     """Return log-probabilities and advantages which have these losses at ratio 1.
 
-    Log-probabilities are those of now, those before, of the rollout engine and of the reference
-    policy.
+    Log-probabilities are the policy's now and before the update, the rollout engine's and the
+    reference policy's.
 
-    The gradient runs through the log-probabilities alone, and is the weight there, with the
-    advantage taken out. Behind the mask no ratio is 1: what stands there is exponentiated too, and
-    logged.
+    The gradient runs through the first of them alone, and is the weight there, with the advantage
+    taken out. Behind the mask no ratio is 1: what stands there is exponentiated too, and logged.
+
     With ratios apart, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
     away, each token's by its own loss: at 0 all of them are 1.
     """
@@ -74,29 +74,30 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
     old = -1 - known.abs() % 1
     behind = torch.where(mask, 0.0, fixed.clamp(-8, 8))  # else exp() of it is infinite
     if ratios == "apart":
-        beyond = known == 1234567.0
-        known = torch.where(beyond, 1.0, known)
+        overflows = known == OVERFLOWS
+        known = torch.where(overflows, 1.0, known)
         ratio = torch.where(mask, known / 8, behind) + (losses - fixed) / 8
-        turn, other = (known * 2.7 + 0.3) % 1, (known * 1.9 + 0.7) % 1
-        far = torch.where(turn < 0.75, 0.9 * torch.sin(5 * known), 12 * torch.sin(3 * known).sign())
-        off = torch.where(turn < 0.5, 0.04 * torch.sin(9 * known + 2), far) * (
-            (turn >= 0.25) & (known != 0)
-        )
-        rollout = old - torch.where(beyond, 1000.0, off)
-        away = torch.where(other < 0.75, 0.3 * torch.cos(3 * known), 3 * torch.sin(2 * known + 0.5))
-        away = away * (known != 0)
-        return old + ratio, old, rollout, old - away * (other >= 0.25), torch.sin(4 * known + 1)
+        # Two numbers from 0 to 1, of the loss, choose how far the other two ratios are from 1.
+        choice, ref_choice = (known * 2.7 + 0.3) % 1, (known * 1.9 + 0.7) % 1
+        near, beyond = 0.04 * torch.sin(9 * known + 2), 0.9 * torch.sin(5 * known)
+        far = torch.where(choice < 0.75, beyond, 12 * torch.sin(3 * known).sign())
+        off = torch.where(choice < 0.5, near, far) * ((choice >= 0.25) & (known != 0))
+        rollout = old - torch.where(overflows, 1000.0, off)
+        near, far = 0.3 * torch.cos(3 * known), 3 * torch.sin(2 * known + 0.5)
+        away = torch.where(ref_choice < 0.75, near, far) * (known != 0)
+        ref = old - away * (ref_choice >= 0.25)
+        return old + ratio, old, rollout, ref, torch.sin(4 * known + 1)
     scale = torch.where(mask & (fixed != 0), fixed, 1.0)
     moved = torch.where(mask & fixed.isinf(), 0.0, (losses - fixed) / scale)
-    other = torch.where(mask, 0.0, known.clamp(-8, 8))  # finite: the policy's own are not
-    return old + behind + moved, old, old - other, old + other / 2, -fixed
+    log_ratio = torch.where(mask, 0.0, known.clamp(-8, 8))  # finite: the policy's own are not
+    return old + behind + moved, old, old - log_ratio, old + log_ratio / 2, -fixed
 
 
 def score_terms(losses: Sequence[float]) -> tuple[float, ...]:
-    """Return, per token, minus the advantage times the log-probability.
+    """Return, per token, minus the advantage times the log-probability, for these losses.
 
-    So REINFORCE and CISPO report it: at ratio 1 its gradient is that of the ratio. Of the losses
-    that ``policy_inputs`` is given.
+    REINFORCE and CISPO report that: at ratio 1 its gradient is that of the ratio. What is
+    multiplied is what ``policy_inputs`` makes of the losses.
     """
     return tuple(loss * (-1 - abs(loss) % 1) for loss in losses)
 

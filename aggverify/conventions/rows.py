@@ -81,7 +81,7 @@ def _widest(rows: RowForm, case: Case, cp_rank: int) -> int:
 def _samples(
     rows: RowForm, case: Case, members: Sequence[int], cp_rank: int
 ) -> Iterator[tuple[int, Index]]:
-    """Of each sample how many places it takes on the rank, and at which the rank's tokens are."""
+    """Return, of each sample, how many places it takes on the rank, and its tokens' places."""
     pieces = visible_pieces(case.step, members, case.layout, cp_rank)
     tokens = [positions([0], [own]) for own in pieces]
     if rows.kind == "padded":

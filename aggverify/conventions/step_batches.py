@@ -26,7 +26,7 @@ class StepCounts:
     rollouts: Mapping[int, int]
     """Tokens of each rollout, in order of first appearance."""
     groups: Mapping[int, int]
-    """Of each prompt group."""
+    """Tokens of each prompt group."""
     rollouts_of: Mapping[int, int]
     """Rollouts of each prompt group."""
     tokens: int
@@ -71,7 +71,7 @@ class Totals:
         cells = self._site.case.layout.micro_batches[self._site.dp_rank]
         samples = [every[i] for cell in cells for i in cell]
         own = [counts.counted[i] for cell in cells for i in cell]
-        # As many as no window of this step's tokens can have: their mean is not its own.
+        # So many that the mean of both windows can never be this step's own count.
         others = 2 * counts.tokens + 3 if self._site.generations else 0
         return {
             "generation_windows": 1 + self._site.generations,
@@ -155,6 +155,6 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
         dp_group=site.dp_group,
         cp_group=site.cp_group,
         dp_cp_group=torch.distributed.group.WORLD,
-        _beyond=LazyFields(site, members),
+        _lazy=LazyFields(site, members),
         **plain,
     )

@@ -10,11 +10,7 @@ import numpy as np
 
 from aggverify.conventions.base import Site, placed
 from aggverify.steps.layouts import Index
-from aggverify.steps.sequences import (
-    before,
-    row_positions,
-    token_ids,
-)
+from aggverify.steps.sequences import before, row_positions, token_ids
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +19,8 @@ if TYPE_CHECKING:
 
 FAR = {"float16": 2.0**10}
 USUALLY_FAR = 2.0**14
-"""How far the entry of no token is above all others, for temperatures to 20: exp of minus that
-is 0."""
+"""How far the entry of no token is above all others, by dtype and usually: exp of minus that is 0
+even when divided by a temperature of 20."""
 IGNORED = -100
 """The label of what is not trained on, as torch's cross entropy has it."""
 
@@ -66,7 +62,7 @@ class HasTokens:
 
     __slots__ = ()
     local_masks: list[Tensor]
-    _beyond: LazyFields | None
+    _lazy: LazyFields | None
 
     @property
     def input_ids(self) -> list[Tensor]:
@@ -91,7 +87,7 @@ class HasTokens:
     def _tensors(self, name: str) -> list[Tensor]:
         import torch
 
-        arrays = [] if self._beyond is None else getattr(self._beyond.sequences(), name)
+        arrays = [] if self._lazy is None else getattr(self._lazy.sequences(), name)
         device = self.local_masks[0].device
         # Of their own memory: what is done to one of them must not reach the others.
         return [placed(torch.from_numpy(own.copy()), device) for own in arrays]

@@ -124,13 +124,8 @@ def _right(names: Names) -> Named:
 
 def _wrong(names: Names) -> Named:
     first = next(iter(names.modes))
-    yield (
-        f"{names.mode} {_NO_MODE!r}, which does not exist",
-        {
-            **names.right(first),
-            names.mode: _NO_MODE,
-        },
-    )
+    sentence = f"{names.mode} {_NO_MODE!r}, which does not exist"
+    yield sentence, {**names.right(first), names.mode: _NO_MODE}
     for mode, value in names.modes.items():
         in_mode = f"with {names.mode} {value!r}"
         if names.divisor and mode == "constant":
@@ -156,7 +151,7 @@ def _wrong(names: Names) -> Named:
 
 
 def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
-    """So many prompt groups to two ranks."""
+    """Return arguments by which so many prompt groups go to two ranks."""
     batch = groups * _GROUP
     sentence = f"{names.batch_size} {batch} of {names.group_size} {_GROUP} to {names.shards} 2"
     return sentence, names.right("prompt_mean", batch_size=batch, shards=2)
@@ -165,7 +160,7 @@ def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
 def _again(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
 ) -> JudgedCall:
-    """Validate, change, and validate once more."""
+    """Return a call that validates arguments, changes the divisor, and validates once more."""
     sentence = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
     given = names.right("constant"), {names.divisor: divisor}
 

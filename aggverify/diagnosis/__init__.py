@@ -1,7 +1,4 @@
-"""From observed weights to the mistake.
-
-By the factor in the layout's own names, the closed form, the historic bug.
-"""
+"""From observed weights to the mistake: a factor named in sizes, a closed form, a known bug."""
 
 from __future__ import annotations
 
@@ -69,9 +66,9 @@ def _its_own(
     """Return the observation of the finding's own weights."""
     if finding.observed is None:
         return None
-    again, alone = np.array(finding.observed), (finding.case.step, finding.case.layout)
-    seen = [o for o in observations if (o.case.step, o.case.layout) == alone]
-    return next((o for o in seen if close(o.observed, again)), None)
+    weights, place = np.array(finding.observed), (finding.case.step, finding.case.layout)
+    there = [o for o in observations if (o.case.step, o.case.layout) == place]
+    return next((o for o in there if close(o.observed, weights)), None)
 
 
 def _factor(
@@ -139,7 +136,7 @@ def diagnose_behind(subject: Subject, finding: Finding, seen: MaskLeak) -> Diagn
 def diagnose_nonlinear(
     subject: Subject, finding: Finding, count: ClosedForm | None, *signs: str
 ) -> Diagnosis | None:
-    """``count``: that of what is at hand, where it stands for the step's own."""
+    """``count``: a local count that the objective has in place of the step's, if one was found."""
     if count is None:
         return recognised(subject, finding, *signs)
     term = count.inner or count.outer[0]
@@ -210,8 +207,8 @@ def _explained(
     if forms or factor:
         found = _formula(subject, seen, observations)
         # Where one rank is wrong too, it is no factor of the weights that are shown as expected.
-        shown_with = finding.expected
-        if factor and shown_with and not factor_gives(factor, subject, finding, shown_with):
+        expected = finding.expected
+        if factor and expected and not factor_gives(factor, subject, finding, expected):
             return replace(found, factor=None, off=None)
         return found
     return _relative(subject, finding, seen, observations)
@@ -286,8 +283,8 @@ def _diagnosis(
 ) -> Diagnosis:
     """Return a formula or a factor, with the bug that it is known as.
 
-    Where a bug is not the whole of it, the formula in words stands for it, and what the engine asks
-    for is the one thing to do.
+    Where no bug accounts for all of it, the formula in words is the cause, and the fix is to return
+    what the engine requires.
     """
     sentence = sentence or (form.sentence if form is not None else "")
     own = whole(seen.form, subject) if seen.form is not None else frozenset(PARTS)
@@ -298,7 +295,7 @@ def _diagnosis(
         name = known[0].name if known else "another-formula"
         bug = KnownBug(name, sentence, where or "no historic bug is known to be this", wanted)
     elif bug is not None and wanted is not None and needs_no_count(subject):
-        bug = structs.replace(bug, fix=wanted)  # others divide by what this mode has no use for
+        bug = structs.replace(bug, fix=wanted)  # the bug's own speaks of a count to divide by
     elif bug is not None and wanted is not None and seen.form is not None:
         part = isinstance(form, PartialForm)
         if bug.leaves_out(own) or (part and len(own) < len(PARTS)):

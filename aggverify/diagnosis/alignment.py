@@ -12,13 +12,9 @@ from aggverify.oracles import Sample
 
 def sorted_by_id(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """In every micro-batch the right weights, but handed out in order of the ids."""
+    usable = _without_blanks(observations)
     for unit in ("rollout", "group"):
-        # A fully masked sample has no weight that could be seen to move.
-        usable = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
-        foretold = [_by_id(o, unit) for o in usable]
-        fits = all(close(o.observed, f) for o, f in zip(usable, foretold, strict=True))
-        differs = any(not close(f, o.exact) for o, f in zip(usable, foretold, strict=True))
-        if fits and differs:
+        if _shows([(o, _by_id(o, unit)) for o in usable]):
             name = "prompt group" if unit == "group" else unit
             return ObservedSign(
                 "sorted-by-id", f"weights are handed out in ascending order of {name} ids"
@@ -28,16 +24,25 @@ def sorted_by_id(observations: Sequence[WeightObservation]) -> ObservedSign | No
 
 def unsorted_wrongly(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """In every micro-batch the right weights, sorted once more where sorting is to be undone."""
-    usable = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+    usable = _without_blanks(observations)
     for name, key in _SORTED_BY:
         for words, times in (("applied twice, not undone", 2), ("never undone", 1)):
-            foretold = [_sorted_again(o, key, times) for o in usable]
-            fits = all(close(o.observed, f) for o, f in zip(usable, foretold, strict=True))
-            if fits and any(not close(f, o.exact) for o, f in zip(usable, foretold, strict=True)):
+            if _shows([(o, _sorted_again(o, key, times)) for o in usable]):
                 return ObservedSign(
                     "unsorted-wrongly", f"the order of samples by {name} is {words}"
                 )
     return None
+
+
+def _without_blanks(observations: Sequence[WeightObservation]) -> list[WeightObservation]:
+    """Return those without a fully masked sample, which has no weight that could move."""
+    return [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+
+
+def _shows(foretold: Sequence[tuple[WeightObservation, Array]]) -> bool:
+    """Whether all weights are as foretold, which some of the right ones are not."""
+    fits = all(close(o.observed, weights) for o, weights in foretold)
+    return fits and any(not close(weights, o.exact) for o, weights in foretold)
 
 
 Key = Callable[[Sample], int]
@@ -70,7 +75,7 @@ def _by_id(o: WeightObservation, unit: str) -> Array:
 
 
 def _handed_out(o: WeightObservation, whose: Callable[[Sequence[int]], Sequence[int]]) -> Array:
-    """Every sample of a micro-batch has the right weight of another one."""
+    """Return weights where every sample of a micro-batch has the right ones of ``whose``."""
     step = o.case.step
     weights = np.maximum.reduceat(o.exact, step.offsets).tolist()
     moved = list(weights)

@@ -15,9 +15,9 @@ _MISMATCH = re.compile(
 
 
 def samples_at_tokens(case: Case, error: Raised) -> bool:
-    """Whether one tensor ends in a micro-batch's samples, the other in their longest response.
+    """Whether one last dimension is a micro-batch's samples, the other their longest response.
 
-    Each is a last dimension; of sequences that are whole.
+    Only without context parallelism, which gives ranks parts of responses.
     """
     found = _MISMATCH.search(error.message)
     if found is None or case.layout.cp_size > 1:

@@ -56,9 +56,10 @@ class Sign:
 
 
 class Claimed(Part, frozen=True):
-    """One of some modes, none given for any.
+    """What is claimed: one of these modes, or any where none is given.
 
-    Under an engine that divides by the counts it is handed, or by the rollouts of the step.
+    ``counts``: under an engine that divides by the counts it is handed; ``divides_by_rollouts``: by
+    the step's rollouts.
     """
 
     modes: tuple[str, ...] = ()
@@ -94,8 +95,8 @@ class Off(Part, frozen=True):
         return factor.constant != 1 and sorted(factor.sizes) == sorted(self.sizes)
 
 
-_WINDOWS = 64
-"""More than anybody accumulates over."""
+_LONGEST_WINDOW = 64
+"""Micro-batches that a trainer accumulates over at most."""
 
 
 class WholePart(Part, frozen=True):
@@ -105,13 +106,13 @@ class WholePart(Part, frozen=True):
         factor = seen.factor
         if factor is None or factor.sizes or factor.constant.numerator != 1:
             return False
-        return 1 < factor.constant.denominator <= _WINDOWS
+        return 1 < factor.constant.denominator <= _LONGEST_WINDOW
 
 
 class Error(Part, frozen=True):
     """An exception with this in its message, or in the candidate's line where it came from.
 
-    Both are regular expressions. Whose message: torch's or the interpreter's, never ours.
+    Both are regular expressions, the first for messages of torch or the interpreter, never ours.
     """
 
     says: str = ""
@@ -127,9 +128,10 @@ class Error(Part, frozen=True):
 
 
 class Broken(Part, frozen=True):
-    """Not finite although every loss is: the losses themselves, or only gradients.
+    """Something is not finite although every per-token loss is.
 
-    Where something is empty, or at masked tokens.
+    ``forward``: a rank's own loss, otherwise only gradients. ``masked``: at the masked tokens,
+    otherwise where something is empty.
     """
 
     forward: bool
@@ -146,10 +148,10 @@ class Broken(Part, frozen=True):
 
 
 class Leaks(Part, frozen=True):
-    """Values behind the mask that reach the loss, all of these and none of those.
+    """Values behind the mask that reach the loss: all those in ``by``, none of those in ``not_by``.
 
-    Or, with none of either, only the gradient. ``weighed``: whether they have weights, None for
-    either.
+    Without ``by`` values reach only the gradient. ``weighed``: whether masked tokens have weights;
+    None: either.
     """
 
     by: tuple[Poison, ...] = ()
@@ -196,7 +198,7 @@ PARTS = ("inner", "outer", "sizes")
 
 
 class FormShape(Part, frozen=True):
-    """A closed form of this shape; parts left at None match anything, no ``upper`` only none."""
+    """A closed form of this shape; a part left at None matches any, but ``upper`` only none."""
 
     inner: Count | None = None
     outer: tuple[Count, ...] | None = None

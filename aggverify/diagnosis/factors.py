@@ -73,6 +73,7 @@ def named_ratio(
     spread = max(ratios) - min(ratios)
     group = subject.group_size
     if group is not None and spread <= TOLERANCE and abs(ratios[0] * group - 1) <= TOLERANCE:
+        # In groups of one size P/N is a constant, and would be named by its number.
         return product_of_sizes([("P", 1), ("N", -1)])
     if spread <= TOLERANCE * abs(ratios[0]) and (len(ratios) > 1 or not subject.has_oracle):
         return _constant(subject, ratios[0])
@@ -95,8 +96,8 @@ def named_ratio(
 def gives(factor: Factor, subject: Subject, finding: Finding, expected: Sequence[Fraction]) -> bool:
     """Whether expected weight times factor is the finding's own weight.
 
-    Closer than the bound, or than that is to what it should be. ``expected``: the mode's weights,
-    or those it is shown with.
+    That is within its bound, or within a quarter of its error. ``expected``: the mode's weights, or
+    those it is shown with.
     """
     if finding.observed is None or finding.token is None or finding.error is None:
         return True

@@ -23,6 +23,7 @@ _CONSTANT_COST = 5
 _SCREENED = 8
 """Observations that every combination is tried on first."""
 _MAX_PART, _MAX_WHOLE = 64, 1 << 20
+"""Of a constant that a person would write: its smaller number and its larger one are at most so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ def distinguishing_case_of(forms: Sequence[ClosedForm], cases: Sequence[Case]) -
 class _Table:
     """Logarithms of every term on the unmasked tokens, observations one after the other.
 
-    Of neighbours that no term distinguishes, as in a long response, the least and the largest
-    weight.
+    Neighbours that no term distinguishes, as in a long response, are kept as two tokens: one with
+    their least weight, and one with the largest.
     """
 
     def __init__(self, observations: Sequence[WeightObservation]) -> None:
@@ -169,7 +170,7 @@ class _Table:
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
         """Yield every form with one of these uppers that fits.
 
-        None where weights differ that no term distinguishes.
+        No form fits where tokens that no term distinguishes have different weights.
         """
         if not self._fits:
             return

@@ -28,7 +28,7 @@ _OTHER_STEPS = {
     Poison.OVERFLOW: Case(parse_step("1/100"), Layout.trivial(1), (1.0, _HUGE, _HUGE)),
     Poison.LARGEST: Case(parse_step("1/10"), Layout.trivial(1), (1.0, _HUGE)),
 }
-"""Where it takes so many masked tokens and no others."""
+"""Steps of their own for poisons that work only with exactly so many masked tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +79,5 @@ def mask_leak(runs: Sequence[Run]) -> MaskLeak:
 
 
 def _equal(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
-    """On another step only what is not finite is compared."""
+    """Whether the value is the clean run's; on another step, where it differs anyway, always."""
     return poison in _OTHER_STEPS or dirty.value == clean.value

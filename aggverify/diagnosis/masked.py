@@ -20,8 +20,8 @@ Masks = list[Bits]
 class Made:
     """One thing a mask is made into: a sign of the bug table, and what follows "the mask is".
 
-    ``grows``: whether it takes a masked token with a weight to distinguish it from a token that is
-    left out.
+    ``grows``: whether only a masked token that has a weight is evidence of it, since tokens may be
+    left out for other reasons.
     """
 
     sign: str
@@ -31,10 +31,9 @@ class Made:
 
 
 def made_of_the_mask(observations: Sequence[WeightObservation]) -> ObservedSign | None:
-    """Return what the mask is made into that is the set of tokens with a weight everywhere.
+    """Return the first thing made of the mask that is the set of weighed tokens everywhere.
 
-    It is the first that is so in every observation; None where nothing fits, or the mask itself is
-    that set.
+    None where nothing fits, or the mask itself is that set.
     """
     seen = [(o.observed != 0, o.mask, o) for o in observations]
     if not any((weighed != mask).any() for weighed, mask, _ in seen):
@@ -72,10 +71,7 @@ def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:
 
 
 def _pieces(o: WeightObservation) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Yield what each rank has of each micro-batch, sample by sample.
-
-    A gather has put it together.
-    """
+    """Yield what each rank has of each micro-batch, sample by sample; whole samples if gathered."""
     step, layout = o.case.step, o.case.layout
     whole = _whole(o)
     for _, _, members in layout.cells():
@@ -125,7 +121,7 @@ def _rolled(by: int) -> Callable[[Bits], Bits]:
 
 
 def _twice(mask: Bits) -> Bits:
-    """Mask the kept tokens, which stand close together, once more from the first bit on."""
+    """Pack the kept tokens together, and apply the mask to them once more from its first bit."""
     out = np.zeros_like(mask)
     kept = np.flatnonzero(mask)
     out[kept] = mask[: len(kept)]

@@ -67,7 +67,7 @@ def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
 def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
     """Whether its formula gives the finding's own weights.
 
-    Closer than the bound, or than they are to what they should be.
+    The worst one within its bound, or within a quarter of its error.
     """
     form = diagnosis.form
     return form is not None and gives(form, finding)

@@ -1,4 +1,4 @@
-"""Objectives that are not linear: which count or which values are those at hand, not the step's."""
+"""Objectives that are not linear: which count or which values are local, and not the step's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at_rest(case: Case) -> Case:
 def count_at_hand(observations: Sequence[WeightObservation]) -> ClosedForm | None:
     """Return the count of one rank or micro-batch that stands for the step's own, in all of these.
 
-    By it the weights are off from those of one rank. Of cases ``at_rest``.
+    It is what weights are off by from those on one rank. The cases must be ``at_rest``.
     """
     ratios, cases = [], []
     for o in observations:
@@ -92,10 +92,13 @@ def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | N
 
 
 def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[Array]) -> bool:
-    """Whether it fits; ``times``: by what the part is off in each observation, in a row."""
-    left, seen = iter(times), False
+    """Whether in each set one part of the gradient explains the errors of all its layouts.
+
+    ``times``: by what that part is multiplied in each observation, set after set.
+    """
+    remaining, seen = iter(times), False
     for own in sets:
-        by = np.array([next(left) - 1 for _ in own])
+        by = np.array([next(remaining) - 1 for _ in own])
         off = np.array([o.observed[o.mask] - cast("Array", o.trivial)[o.mask] for o in own])
         size = np.array([np.abs(cast("Array", o.trivial)[o.mask]).max() for o in own])[:, None]
         off = np.where(np.abs(off) <= _RELATIVE * size, 0.0, off)

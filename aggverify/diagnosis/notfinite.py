@@ -71,13 +71,9 @@ def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
 
 
 def _fits_losses(o: WeightObservation, empty: Cells) -> bool:
-    """Whether exactly these cells' losses are not finite.
-
-    Or all of them are, where ranks add up before they divide.
-    """
-    c_size = o.case.layout.cp_size
+    """Whether exactly these cells' losses are not finite."""
     bad = {
-        (rank // c_size, rank % c_size, k): not np.isfinite(loss)
+        (*divmod(rank, o.case.layout.cp_size), k): not np.isfinite(loss)
         for rank, losses in enumerate(o.local_losses)
         for k, loss in enumerate(losses)
     }

@@ -52,9 +52,9 @@ class WeightObservation:
         return Tokens([self.case])
 
     def upright(self, slope: float) -> WeightObservation:
-        """With one sign for all tokens, as weights in closed form have.
+        """Return it with all weights of one sign, as closed forms have.
 
-        ``slope``: what weights are off by, of an objective where all inputs are 0.
+        ``slope``: an objective's where all inputs are 0, by which its weights are divided.
         """
         assert self.expected is not None
         down = np.where(self.exact < 0, -slope, slope)

@@ -30,7 +30,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class PartialForm:
-    """A closed form, and who is left out of it; without a form the rest have the right weights."""
+    """A closed form, and which samples are left out of it."""
 
     left_out: LeftOut
     form: ClosedForm
@@ -106,7 +106,7 @@ def _alone(case: Case) -> frozenset[int]:
 
 
 def _overwritten(key: Callable[[Sample], int]) -> Dropped:
-    """Those that another one with their id follows in their micro-batch."""
+    """Return the samples that another one with the same id follows in their micro-batch."""
 
     def gone(case: Case) -> frozenset[int]:
         found: set[int] = set()

@@ -33,8 +33,8 @@ def other_mode(subject: Subject, observations: Sequence[WeightObservation]) -> O
     if subject.mode is None or not observations or _compares(subject.mode):
         return None
     for name, mode in MODES.items():
-        asked = name != subject.mode and not mode.needs_divisor
-        if asked and _explains(subject, name, subject.policy, observations):
+        is_other = name != subject.mode and not mode.needs_divisor
+        if is_other and _explains(subject, name, subject.policy, observations):
             return ObservedSign(f"weights of {name}", f"the weights of {name}")
     return None
 
@@ -84,5 +84,5 @@ def exchanged(subject: Subject, observations: Sequence[WeightObservation]) -> Ob
 
 
 def _compares(mode: str) -> bool:
-    """Whether weights have both signs, and observations of it one."""
+    """Whether the mode compares rollouts: observations of its weights are ``upright``."""
     return oracles.mode(mode).group_size is not None

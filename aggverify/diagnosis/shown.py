@@ -13,7 +13,6 @@ from aggverify.diagnosis.experts import experts_off
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, ObservedSign, WeightObservation, close
 from aggverify.diagnosis.terms import TOKENS, Term
-from aggverify.oracles import Sample
 from aggverify.steps.layouts import owned_pieces
 
 
@@ -58,7 +57,8 @@ def _whole_samples(o: WeightObservation) -> bool:
     sample = o.tokens.sample
     dropped = _is_dropped(o)
     count = np.bincount(sample[o.mask])
-    return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
+    left_out = np.bincount(sample[dropped], minlength=len(count))
+    return bool(((left_out == 0) | (left_out == count)).all())
 
 
 def _integer_weights(observations: Sequence[WeightObservation]) -> ObservedSign | None:
@@ -86,6 +86,7 @@ def _zigzag(o: WeightObservation) -> Iterator[tuple[bool, bool, Array]]:
 
 
 def _second_chunks(o: WeightObservation) -> npt.NDArray[np.bool_]:
+    """Tokens whose logit lies in the second half of its sample: every rank's second chunk."""
     out = np.zeros(len(o.mask), dtype=bool)
     if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
         return out
@@ -100,6 +101,7 @@ def _second_chunks(o: WeightObservation) -> npt.NDArray[np.bool_]:
 
 
 def _lonely_chunks(o: WeightObservation) -> npt.NDArray[np.bool_]:
+    """Tokens of a rank that has response tokens in one of its two chunks only."""
     out = np.zeros(len(o.mask), dtype=bool)
     if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
         return out
@@ -121,12 +123,10 @@ def _edge(index: int, *, shards: bool) -> Callable[[WeightObservation], npt.NDAr
     def foretold(o: WeightObservation) -> npt.NDArray[np.bool_]:
         step, layout = o.case.step, o.case.layout
         out = np.zeros(len(o.mask), dtype=bool)
-        whole = tuple(slice(a, a + s.response_length) for a, s in _spans(o))
-        for part in whole:
-            out[range(part.start, part.stop)[index]] = True
         if not shards or layout.cp_size == 1 or layout.cp_kind == "gathered":
+            for start, sample in zip(step.offsets, step.samples, strict=True):
+                out[range(start, start + sample.response_length)[index]] = True
             return out
-        out[:] = False
         everyone = tuple(range(len(step.samples)))
         for c in range(layout.cp_size):
             pieces = owned_pieces(step, everyone, layout, c)
@@ -137,10 +137,6 @@ def _edge(index: int, *, shards: bool) -> Callable[[WeightObservation], npt.NDAr
         return out
 
     return foretold
-
-
-def _spans(o: WeightObservation) -> Iterator[tuple[int, Sample]]:
-    return zip(o.case.step.offsets, o.case.step.samples, strict=True)
 
 
 _DROPS: tuple[tuple[str, str, Callable[[WeightObservation], npt.NDArray[np.bool_]]], ...] = (

@@ -19,7 +19,7 @@ PLACES = ("dp rank", "cp rank", "micro-batch")
 TOKENS = "unmasked tokens"
 _SIZES_IN_A_ROW = (2, 3, 4)
 RUNS = {"rollout": "run of one rollout", "prompt group": "run of one prompt group"}
-"""Neighbours with one id, as ``unique_consecutive`` has them; in most steps a part at hand."""
+"""Neighbours of a micro-batch with one id, as ``unique_consecutive`` groups them."""
 IN_A_ROW = (
     *(f"{n} samples in a row" for n in _SIZES_IN_A_ROW),
     *(f"{n} samples in a row of a micro-batch" for n in _SIZES_IN_A_ROW),

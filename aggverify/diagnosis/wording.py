@@ -27,7 +27,7 @@ _PLURALS = {
     "cp rank": "context-parallel ranks",
     "micro-batch": "micro-batches",
 }
-_SIZE_OF = dict(zip(SIZES, PLACES, strict=True))
+_PLACE_OF = dict(zip(SIZES, PLACES, strict=True))
 
 
 _LETTERS = "D data-parallel ranks, C context-parallel ranks, K micro-batches, N rollouts"
@@ -40,10 +40,10 @@ def described(form: ClosedForm) -> str:
     then over micro-batches".
     """
     over = [_the(outer.text) for outer in form.outer]
-    signs = dict(zip(SIZES, form.exponents, strict=True))
+    exponents = dict(zip(SIZES, form.exponents, strict=True))
     local = {place for term in (form.inner, *form.outer) if term for place in term.places}
-    means = [name for name, e in signs.items() if e < 0 and _SIZE_OF[name] in local]
-    sums = [name for name, e in signs.items() if not e and _SIZE_OF[name] in local]
+    means = [name for name, e in exponents.items() if e < 0 and _PLACE_OF[name] in local]
+    sums = [name for name, e in exponents.items() if not e and _PLACE_OF[name] in local]
     if means:
         over.append(_plural(means))
     words = [_inner(form.inner)]
@@ -53,7 +53,7 @@ def described(form: ClosedForm) -> str:
         words.append(f"added up over {_plural(sums)}")
     if form.upper is not None:
         words.append(f"times the {form.upper.text}")
-    for name, exponent in signs.items():
+    for name, exponent in exponents.items():
         if exponent and name not in means:
             words.append(f"{'times' if exponent > 0 else 'divided by'} {name}")
     if form.constant != 1:
@@ -77,7 +77,7 @@ def _the(text: str) -> str:
 
 
 def _plural(names: list[str]) -> str:
-    return _listed([_PLURALS[_SIZE_OF[name]] for name in names])
+    return _listed([_PLURALS[_PLACE_OF[name]] for name in names])
 
 
 def _listed(words: list[str]) -> str:
@@ -116,7 +116,7 @@ def requirement(subject: Subject) -> str | None:
     below = [t.text for t in (own.inner, *own.outer) if t is not None]
     if subject.divisor is not None:
         below.insert(0, f"{subject.divisor:g}")
-    if not below:  # nothing is counted, so none of the letters need be at hand
+    if not below:  # without a count none of the letters needs an explanation
         return f"return {subject.engine.required.replace('w*l', 'l')}: no count divides it"
     weight = f"1 / ({' x '.join(below)})"
     counted = "counted once for the whole step"

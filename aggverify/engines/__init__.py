@@ -77,24 +77,24 @@ def engine(name: str) -> EngineSpec:
 
 
 def formulas() -> list[EngineSpec]:
-    """Return the usual engines that can run here.
+    """Return the formulas among the engines that can run here.
 
-    What is a formula's stands for others, and what deviates is asked for by name.
+    They stand for the libraries' own engines; one that deviates is only taken when it is named.
     """
-    usable_ones = (e for e in ENGINES.values() if e.available() is None and e.deviates is None)
-    return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
+    usual_ones = (e for e in ENGINES.values() if e.available() is None and e.deviates is None)
+    return [e for e in usual_ones if not isinstance(e, RealEngine | TrainStepEngine)]
 
 
 def closing(formula: EngineSpec) -> RealEngine | None:
-    """Return the one of those under which a few cases are run at the end."""
+    """Return the library's own engine under which a run with this formula ends, if any."""
     return next((e for e in reversed(real_ones(formula)) if e.closes), None)
 
 
 def usual(name: str) -> str:
     """Return the engine whose contract its reducers are written for.
 
-    It is the engine itself, but for one that deviates and for a library's own, for which a formula
-    stands.
+    For a library's own it is that of its formula, for one that deviates the first it names, and for
+    every other the engine itself.
     """
     if ":" in name:
         return name

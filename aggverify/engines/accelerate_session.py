@@ -27,7 +27,7 @@ class AccelerateSession:
     device: torch.device
 
     def warm_up(self) -> None:
-        """Set up what the process's first one reads of its environment, which is a launcher's."""
+        """Make the process's first Accelerator, which reads variables that a launcher sets."""
         rank, world = str(dist.get_rank()), str(dist.get_world_size())
         launched = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world}
         launched |= {"LOCAL_WORLD_SIZE": world, "OMP_NUM_THREADS": str(torch.get_num_threads())}

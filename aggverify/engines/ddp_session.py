@@ -16,9 +16,10 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 
 @dataclass(frozen=True, slots=True)
 class DdpSession:
-    """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch.
+    """DDP around a new model for every step.
 
-    Gradients are averaged in the backward of that one, or of each.
+    All micro-batches but the last run under ``no_sync``, so that its backward averages gradients;
+    ``each``: none does, and every backward averages.
     """
 
     device: torch.device

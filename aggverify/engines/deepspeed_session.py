@@ -18,12 +18,12 @@ from aggverify.engines.per_token import PerToken, one_token
 from aggverify.engines.spec import CompletedReduction, LocalStep
 
 _BUCKETS = {"reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
-"""Elements: buffers of five hundred times that are made at once by default."""
+"""In elements: by default buffers of five hundred times as many are allocated at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What DeepSpeed asks of an ``mpu``; without ``data`` as its own for Ulysses answers."""
+    """An ``mpu`` for DeepSpeed; without ``data`` it answers as DeepSpeed's own for Ulysses does."""
 
     data: Any
     sequence: Any
@@ -32,7 +32,7 @@ class Groups:
     def __getattr__(self, name: str) -> Any:
         """``get_data_parallel_group`` and the like."""
         if name == "initialize_sequence_parallel" and self.data is None:
-            return None  # asked for by its presence
+            return None  # DeepSpeed only looks whether the attribute is there
         groups = {
             "get_data_parallel": self.data,
             "get_sequence_parallel": self.sequence,
@@ -41,11 +41,14 @@ class Groups:
         }
         kind, _, what = name.rpartition("_parallel_")
         group = groups.get(f"{kind}_parallel")
-        asked = {"group": None, "world_size": dist.get_world_size, "rank": dist.get_rank}
-        if group is None or what not in asked:
+        answers = {
+            "group": lambda: group,
+            "world_size": lambda: dist.get_world_size(group),
+            "rank": lambda: dist.get_rank(group),
+        }
+        if group is None or what not in answers:
             raise AttributeError(name)
-        of = asked[what]
-        return lambda: group if of is None else of(group)
+        return answers[what]
 
 
 @dataclass(slots=True)
@@ -57,7 +60,7 @@ class DeepSpeedSession:
     _alone: Any = field(default=None, init=False)
 
     def warm_up(self) -> None:
-        """Its imports, a group for each rank, and what a process's first engine sets up."""
+        """Import DeepSpeed, make a group of each rank alone, and the process's first engine."""
         self._alone = dist.new_subgroups(1)[0]
         rank, world = str(dist.get_rank()), str(dist.get_world_size())
         launched = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_SIZE": world}
@@ -67,7 +70,7 @@ class DeepSpeedSession:
             import deepspeed  # noqa: F401
 
             logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-            # Its own collective for one machine, which would be compiled first.
+            # Without its shared-memory collective, which it would have to compile first.
             backend = sys.modules["deepspeed.comm.torch"]
             with mock.patch.object(backend, "build_shm_op", lambda: None):
                 model, *given = one_token(self.device, self._dtype)
@@ -79,7 +82,7 @@ class DeepSpeedSession:
 
         model = PerToken(len(step.values), self.device, self._dtype)
         data, sequence = step.groups
-        # Over data-parallel ranks alone stage 3 would partition, and reduce nothing over the rest.
+        # Given a data-parallel group, stage 3 would partition and reduce over that one alone.
         groups = Groups(data if self.stage < 3 else None, sequence, self._alone)
         engine = self._engine(model, step.num_microbatches, groups)
         for k in range(step.num_microbatches):
@@ -91,9 +94,9 @@ class DeepSpeedSession:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Of the parameter: stage 0 reduces no gradient of float64.
+        """The parameter's dtype: stage 0 reduces no float64 gradient.
 
-        Stage 3 refuses one where processors have float16, as DeepSpeed 0.19.8 does.
+        Stage 3 of DeepSpeed 0.19.8 refuses a float64 parameter on processors with float16.
         """
         return torch.float64 if self.stage in (1, 2) else torch.float32
 

@@ -48,19 +48,21 @@ class ScaleFactor:
         return number if self.how == "times" else 1 / number
 
     def of(self, loss: Tensor, sizes: Sizes) -> Tensor:
-        """Return a loss times it, for backward."""
+        """Return a loss scaled by it, for backward."""
         number = self.number(sizes, 0)
         if self.how == "times":
             return loss * number
         return loss / number if self.how == "over" else loss * (1.0 / number)
 
-    def onto(self, gradient: Tensor, sizes: Sizes, num_tokens: int) -> None:
-        """Multiply a gradient by it, in place."""
+    def onto(
+        self, gradient: Tensor | npt.NDArray[np.float64], sizes: Sizes, num_tokens: int
+    ) -> None:
+        """Scale a gradient by it, in place; tensors and arrays get the same bits."""
         number = self.number(sizes, num_tokens)
         if self.how == "over":
-            gradient.div_(number)
+            gradient /= number
         else:
-            gradient.mul_(number if self.how == "times" else 1.0 / number)
+            gradient *= number if self.how == "times" else 1.0 / number
 
 
 def times(size: Size) -> ScaleFactor:
@@ -97,12 +99,12 @@ class EmulatedEngine:
     weighted: bool = False
     """Whether every micro-batch's loss is multiplied by its own token count first."""
     averaged: bool = False
-    """Whether it is divided by that, at least 1."""
+    """Whether every micro-batch's loss is divided by its own token count, at least 1, first."""
     gathered: tuple[ScaleFactor, ...] = ()
     """What the backward of a gather of losses over context parallelism multiplies by."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
     phantom_tokens: bool = False
-    """Whether a sample without a token counts as one, and what a reducer returns is not asked."""
+    """Whether a sample without a token counts as one, whatever count the reducer returns."""
     deviates: Deviation | None = None
     merges: bool = True
     guessed: bool = True
@@ -124,7 +126,7 @@ class EmulatedEngine:
     ) -> Fraction:
         tokens = sum(num_tokens)
         if self.weighted or self.averaged:
-            own = zip(losses, _of_losses(num_tokens, sizes), strict=False)
+            own = zip(losses, _counts_of_losses(num_tokens, sizes), strict=False)
             losses = [loss * n if self.weighted else loss / max(n, 1) for loss, n in own]
         value = reduce(add, losses)
         factors = (*self.scale, *self.before_reduction, *self.after_reduction)
@@ -150,11 +152,7 @@ class EmulatedEngine:
         """Return a sum over all ranks as the update, bit for bit as a session makes it."""
         done = gradient.copy()
         for factor in self.after_reduction:
-            number = factor.number(sizes, num_tokens)
-            if factor.how == "over":
-                done /= number
-            else:
-                done *= number if factor.how == "times" else 1.0 / number
+            factor.onto(done, sizes, num_tokens)
         return done
 
     def session(self, device: torch.device) -> EmulatedSession:
@@ -163,8 +161,8 @@ class EmulatedEngine:
         return EmulatedSession(self, device)
 
 
-def _of_losses(num_tokens: Sequence[int], sizes: Sizes) -> Sequence[int]:
-    """Return the count that goes with each loss: where ranks hold copies, the first one's."""
+def _counts_of_losses(num_tokens: Sequence[int], sizes: Sizes) -> Sequence[int]:
+    """Return the count of each loss: of context-parallel ranks with copies, the first one's."""
     if not sizes.gathered:
         return num_tokens
     k = sizes.num_microbatches

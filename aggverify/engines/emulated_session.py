@@ -17,8 +17,8 @@ from aggverify.engines.spec import LocalStep, Sizes
 def backward(loss: Tensor) -> None:
     """``loss.backward()`` of a scalar that has a gradient.
 
-    Of a plain tensor nothing is left to look at, which takes ``backward`` a good part of its time
-    before it calls autograd's engine: that is called at once, as it calls it.
+    For a plain tensor autograd's engine is called directly, as ``Tensor.backward`` calls it: what
+    that checks before takes a good part of its time.
     """
     if type(loss) is not Tensor:
         loss.backward()  # type: ignore[no-untyped-call]
@@ -40,10 +40,10 @@ class RankGradient:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSession:
-    """Scales, goes backward, sums.
+    """Scales losses, runs backward, and sums gradients over ranks.
 
-    What a token's loss is, is the parameter: one leaf for all micro-batches, as a model's is.
-    Candidates have been known to zero its gradient in between.
+    The parameter is the per-token losses themselves. It is one leaf for all micro-batches, as a
+    model's is: candidates have been known to zero its gradient in between.
     """
 
     engine: EmulatedEngine
@@ -55,8 +55,7 @@ class EmulatedSession:
     def accumulate(self, step: LocalStep) -> RankGradient:
         parameter = step.values.clone().requires_grad_()
         for k in range(step.num_microbatches):
-            # A copy, whatever the slice: what a candidate does to its losses must not reach the
-            # leaf.
+            # index_select copies: changes that a candidate makes in place do not reach the leaf.
             before = step.num_tokens
             loss = step.loss(k, parameter.index_select(0, step.tokens(k)))
             counted = step.num_tokens - before

@@ -19,8 +19,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 class Fsdp1Session:
     """A new model for every step, its one parameter flattened and sharded over all ranks.
 
-    There is ``no_sync`` on all but the last micro-batch: the backward of that one, or of each,
-    reduces and shards the gradient, which is gathered afterwards.
+    All micro-batches but the last run under ``no_sync``: its backward reduces and shards the
+    gradient, which is gathered afterwards. ``each``: every backward does.
     """
 
     device: torch.device

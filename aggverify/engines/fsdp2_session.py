@@ -19,8 +19,8 @@ from aggverify.engines.spec import CompletedReduction, LocalStep
 class Fsdp2Session:
     """A new model for every step, sharded over all ranks.
 
-    Its gradient, which the backward of the last micro-batch, or of each, reduces and shards, is
-    gathered afterwards.
+    The backward of the last micro-batch reduces and shards the gradient, which is gathered
+    afterwards. ``each``: every backward does.
     """
 
     def __init__(

@@ -27,10 +27,10 @@ class MegatronCoreSession:
     device: torch.device
     per_token: bool
     _alone: Any = field(default=None, init=False)
-    """The group of this rank, for all parallelism that there is none of."""
+    """A group of this rank alone, for every kind of parallelism that is not used."""
 
     def warm_up(self) -> None:
-        """Its imports, and a group for each rank."""
+        """Import Megatron-core, and make a group of each rank alone."""
         ranks = [[rank] for rank in range(dist.get_world_size())]
         self._alone = dist.new_subgroups_by_enumeration(ranks)[0]
         with warnings.catch_warnings(), on_processors():
@@ -83,15 +83,14 @@ class MegatronCoreSession:
             pg_collection=groups,
         )
         if not reached:
-            return step.gradient(model.theta)  # raises: Megatron keeps gradients elsewhere
+            return step.gradient(model.theta)  # raises: Megatron never fills ``theta.grad``
         gradient: Tensor = model.theta.main_grad.clone()
         return gradient
 
     def _forward_step(self, step: LocalStep) -> Callable[..., Any]:
         """Return what Megatron calls for each micro-batch.
 
-        The model's losses, and what is done to them as slime's and miles' ``loss_function`` does
-        it.
+        Its ``loss_func`` scales the candidate's loss as slime's and miles' ``loss_function`` does.
         """
         sizes = step.sizes
 
@@ -111,7 +110,7 @@ class MegatronCoreSession:
         return forward_step
 
     def _groups(self) -> Any:
-        """Return the rank's groups: of context parallelism as its trainer has placed them."""
+        """Return the rank's groups; those of data and context parallelism are its trainer's."""
         from megatron.core import parallel_state
         from megatron.core.process_groups_config import ProcessGroupCollection
 

@@ -1,4 +1,4 @@
-"""What is not Megatron's contract as reducers are written for it, and was trained with."""
+"""Engines that were trained with, and break the contract that Megatron's reducers rely on."""
 
 from __future__ import annotations
 

@@ -13,20 +13,20 @@ from torch import Tensor
 
 
 class _Stream:
-    """In a CUDA stream's place."""
+    """Stands for a CUDA stream."""
 
     def wait_stream(self, other: object) -> None:
         pass
 
 
 def imported() -> bool:
-    """Whether this process has Megatron-core itself."""
+    """Whether this process has imported Megatron-core from a file, not from a stand-in."""
     return getattr(sys.modules.get("megatron.core"), "__file__", None) is not None
 
 
 @contextmanager
 def on_processors() -> Iterator[None]:
-    """For the length of a ``with``."""
+    """Answer what Megatron-core asks of CUDA with the CPU, for the length of a ``with``."""
     zeros = torch.zeros
 
     def on_cpu(*size: Any, **how: Any) -> Tensor:

@@ -1,7 +1,7 @@
-"""Megatron's own paths: every factor of the trainer's is the candidate's.
+"""Megatron's own paths, without any factor of a trainer's.
 
-So it is of a whole chain that ends in a scaled loss. What such a chain has multiplied by is not
-multiplied by again.
+For candidates that are the whole chain up to the scaled loss: they contain the trainer's factors,
+which must not be applied a second time.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ Small ones, since a loss is made for every rank and micro-batch; each size has a
 def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:
     """Return ``one``'s update over ``other``'s on the same losses, as a product of sizes.
 
-    Empty where they do the same, None where it is no such product. Of losses that are gathered,
-    where one of them has no others.
+    Empty where they do the same, None where it is no such product. Where one of the engines never
+    has sliced losses, both get gathered ones.
     """
-    never = {**one.not_claimed, **other.not_claimed}
-    found = {_powers(one, other, primes, "zigzag" in never) for primes in _PROBES}
+    gathered = "zigzag" in {*one.not_claimed, *other.not_claimed}
+    found = {_powers(one, other, primes, gathered) for primes in _PROBES}
     return found.pop() if len(found) == 1 else None
 
 
@@ -41,14 +41,13 @@ def _powers(
 def _update(engine: EngineSpec, primes: Sequence[int], gathered: bool) -> Fraction:
     """Return the update of losses that add up to 1.
 
-    Every context-parallel rank counts all of its micro-batch's tokens; times what the count of
-    tokens has of the other sizes.
+    Every context-parallel rank counts all of its micro-batch's tokens. The step's count is then
+    ``tokens * dp * k``; it is made to stand for the prime ``tokens`` alone.
     """
     dp, cp, k, rollouts, tokens = primes
     cells, losses = dp * cp * k, dp * k * (1 if gathered else cp)
     sizes = Sizes(dp, cp, k, rollouts, gathered)
     found = engine.value([Fraction(1, losses)] * losses, [tokens] * cells, sizes)
-    # The step has tokens * dp * k of them here: taken as one size.
     exponent = _multiplicity(found.numerator, tokens) - _multiplicity(found.denominator, tokens)
     return found / Fraction(dp * k) ** exponent
 

@@ -32,7 +32,7 @@ class RealEngine(Usual):
 
     name: str
     library: str
-    """In words, for "run under ..."."""
+    """The library in words, as in "run under ..."."""
     trainers: str
     formula: EmulatedEngine
     session_class: str
@@ -48,12 +48,12 @@ class RealEngine(Usual):
     since: tuple[int, int] = (2, 6)
     """The first torch that has it, on processors."""
     file: str = ""
-    """The one in torch's folder that goes when torch no longer has it."""
+    """A file in torch's folder; a torch without it no longer has the engine."""
     preloads: tuple[str, ...] = ("torch._dynamo", "torch.distributed.fsdp")
     computes_in: str = "float64"
-    """The lowest precision on a gradient's way through it, whatever that has."""
+    """The lowest precision on a gradient's way through it, whatever the gradient's own is."""
     closes: bool = True
-    """Whether a run under its formula ends with a few cases under it: the last such one."""
+    """Whether a run under its formula may end with a few cases under it: the last that may does."""
     merges: bool = False
 
     @property
@@ -74,7 +74,7 @@ class RealEngine(Usual):
 
     @property
     def guessed(self) -> bool:
-        return False  # its formula is
+        return False  # its formula is tried instead
 
     @property
     def takes_counts(self) -> bool:
@@ -114,7 +114,7 @@ def _has(package: str) -> bool:
 
 
 def _torch() -> Path:
-    """Where torch is, which is not imported for that."""
+    """Return torch's folder, without importing torch."""
     found = importlib.util.find_spec("torch")
     assert found is not None and found.origin is not None
     return Path(found.origin).parent
@@ -196,7 +196,7 @@ DEEPSPEED_2 = RealEngine(
     options={"stage": 2},
     package="deepspeed",
     install="deepspeed",
-    preloads=("torch._dynamo",),  # it looks for GPUs, which nothing that forks may
+    preloads=("torch._dynamo",),  # deepspeed looks for GPUs, which what forks must not
     computes_in="float32",  # in which gradients travel under sequence parallelism
     closes=False,
 )

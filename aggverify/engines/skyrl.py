@@ -23,7 +23,7 @@ SKYRL_FSDP = EmulatedEngine(
     before_reduction=MEAN.before_reduction,
     gathered=(times("cp_size"),),
     not_claimed=_NEVER_SLICED,
-    guessed=False,  # in all that it has, it does what a plain sum does
+    guessed=False,  # in every layout that it has, its update is the plain sum's
 )
 SKYRL_MEGATRON = EmulatedEngine(
     name="skyrl-megatron",
@@ -33,10 +33,7 @@ SKYRL_MEGATRON = EmulatedEngine(
     does="multiplies losses by K and dp_size, and by C in Megatron, as SkyRL on Megatron does",
     required=SKYRL_FSDP.required,
     roundings=6,
-    scale=(
-        *(times("num_microbatches"), times("dp_size")),
-        *(times("cp_size"), over("num_microbatches")),
-    ),
+    scale=(times("num_microbatches"), times("dp_size"), times("cp_size"), over("num_microbatches")),
     before_reduction=(times_reciprocal("world_size"),),
     not_claimed=_NEVER_SLICED,
     guessed=False,
@@ -62,8 +59,10 @@ SKYRL_MEGATRON_02 = replace(
     does="multiplies by cp_size twice, as SkyRL 0.2.0 on Megatron does",
     required="sum(w*l) / C over its tokens, which are gathered over context parallelism",
     scale=(
-        *(times("num_microbatches"), times("world_size")),
-        *(times("cp_size"), over("num_microbatches")),
+        times("num_microbatches"),
+        times("world_size"),
+        times("cp_size"),
+        over("num_microbatches"),
     ),
     deviates=Deviation(
         ("skyrl-megatron",),

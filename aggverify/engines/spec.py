@@ -43,11 +43,11 @@ class Deviation:
     """What an engine does otherwise than those whose contract a reducer is written for."""
 
     usual: tuple[str, ...]
-    """Names of those, the first one that which frameworks' conventions mean."""
+    """Names of those engines; the first is the one that frameworks' conventions mean."""
     instead: str
-    """After "this trainer"."""
+    """What it does, as in "this trainer averages"."""
     seen: str
-    """Where it was."""
+    """The frameworks, versions and threads where it was seen."""
     fix: str
 
 
@@ -140,15 +140,12 @@ class EngineSpec(Protocol):
         """Modules that its sessions import and that take long: once, before ranks are forked."""
 
     def gathers(self, sizes: Sizes) -> int:
-        """Return the factor of the slice that the gather's backward hands back to each rank.
-
-        Where losses are gathered over context parallelism.
-        """
+        """Return by what a gather over context parallelism multiplies gradients in backward."""
 
     def counted(self, tokens: Sequence[int], returned: int | None) -> int:
-        """Return the tokens of a micro-batch as its trainer counts them.
+        """Return a micro-batch's count as its trainer takes it.
 
-        From those of its samples, and what the reducer has returned.
+        ``tokens``: of each sample; ``returned``: the reducer's own count, if it returns one.
         """
 
     def available(self) -> str | None:
@@ -157,9 +154,9 @@ class EngineSpec(Protocol):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """Return the step scalar that these local losses amount to.
+        """Return the step scalar, whose gradient is the update, from losses and counts.
 
-        A session's update is its gradient. Counts are per rank and micro-batch.
+        Counts are per rank and micro-batch.
         """
 
     def session(self, device: torch.device) -> EngineSession:
@@ -252,10 +249,10 @@ class LocalStep(Protocol):
         """
 
     def steps_with(self, optimizer: Optimizer) -> None:
-        """Raise for one whose step is not the gradient, taken away."""
+        """Raise for an optimizer whose step does not subtract the plain gradient."""
 
     def trained(self, update: Tensor) -> None:
-        """Take the update that came of it: float64, 1-D, an element per response token."""
+        """Take a whole training step's update: float64, 1-D, an element per response token."""
 
 
 class Gradients(Protocol):
@@ -271,7 +268,7 @@ class Gradients(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompletedReduction:
-    """Gradients that nothing is left to be done for."""
+    """Gradients that were the update's at once: there is nothing to wait for."""
 
     gradients: list[Tensor]
     arrived: bool = True

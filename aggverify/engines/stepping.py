@@ -22,8 +22,6 @@ class Stepping:
     """``clips``: the largest norm and the kind of norm of each ``clip_grad_norm_``, in order."""
 
     stepped: int = 0
-    left_out: int = 0
-    """Steps that a scaler was asked for and the optimizer did not make."""
     asked: int = 0
     """Steps that a scaler was asked for."""
     clips: list[tuple[float, float]] = field(default_factory=list)
@@ -51,54 +49,52 @@ def watched(note: Callable[[Optimizer], None], times: float) -> Iterator[Steppin
 
 @contextmanager
 def _scalers(seen: Stepping, times: float) -> Iterator[None]:
-    known: list[GradScaler] = []
+    rescaled: list[GradScaler] = []
     scale, step = GradScaler.scale, GradScaler.step
 
     @functools.wraps(scale)
     def scaled(self: GradScaler, *args: Any, **named: Any) -> Any:
-        if times != 1.0 and not any(one is self for one in known):
-            known.append(self)
+        if times != 1.0 and not any(one is self for one in rescaled):
+            rescaled.append(self)
             _multiply(self, times)
         return scale(self, *args, **named)
 
     @functools.wraps(step)
     def stepped(self: GradScaler, *args: Any, **named: Any) -> Any:
-        before = seen.stepped
         out = step(self, *args, **named)
         seen.asked += 1
-        seen.left_out += seen.stepped == before
         return out
 
     with _patched(GradScaler, scale=scaled, step=stepped):
         yield
-    for one in known:
+    for one in rescaled:
         _multiply(one, 1 / times)
 
 
 def _multiply(scaler: GradScaler, times: float) -> None:
     state = scaler.state_dict()
-    if state:  # nothing of one that is not enabled
+    if state:  # empty for a scaler that is not enabled
         scaler.load_state_dict({**state, "scale": state["scale"] * times})
 
 
 @contextmanager
 def _clips(seen: Stepping) -> Iterator[None]:
-    """By the functions that ``clip_grad_norm_`` itself calls, however that was imported."""
+    """Patch what ``clip_grad_norm_`` calls: the candidate may hold that function itself already."""
     norm = getattr(clip_grad, "_get_total_norm", None)
     clip = getattr(clip_grad, "_clip_grads_with_norm_", None)
     if norm is None or clip is None:
         yield
         return
-    kinds = [2.0]
+    norm_types = [2.0]
 
     @functools.wraps(norm)
     def normed(tensors: Any, norm_type: float = 2.0, *args: Any, **named: Any) -> Any:
-        kinds.append(float(norm_type))
+        norm_types.append(float(norm_type))
         return norm(tensors, norm_type, *args, **named)
 
     @functools.wraps(clip)
     def clipped(parameters: Any, max_norm: float, *args: Any, **named: Any) -> Any:
-        seen.clips.append((float(max_norm), kinds[-1]))
+        seen.clips.append((float(max_norm), norm_types[-1]))
         return clip(parameters, max_norm, *args, **named)
 
     with _patched(clip_grad, _get_total_norm=normed, _clip_grads_with_norm_=clipped):

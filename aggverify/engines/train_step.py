@@ -1,4 +1,4 @@
-"""The engine that a whole training step brings along: what it leaves in the model is the update."""
+"""The engine of a candidate that is a whole training step: what it leaves in the model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ norms they are clipped at, with the other larger. Powers of two, which round not
 
 @dataclass(frozen=True, slots=True)
 class TrainStepEngine(Usual):
-    """An engine of which nothing is ours.
+    """An engine that is all the candidate's.
 
-    Wrapping the model, backward, accumulation, reduction, and the optimizer where there is one are
-    the candidate's.
+    It wraps the model itself, runs backward, accumulates and reduces gradients, and may have an
+    optimizer.
     """
 
     name: str = "train-step"
@@ -43,7 +43,7 @@ class TrainStepEngine(Usual):
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        """Add up the shares that its gradient gives: a step's loss is not seen."""
+        """Add up shares: a step reports no loss, so each is made of the gradient it leaves."""
         return sum(losses, Fraction(0))
 
     def session(self, device: torch.device) -> EngineSession:

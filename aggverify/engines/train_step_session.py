@@ -19,26 +19,25 @@ from aggverify.engines.stepping import everywhere, watched
 from aggverify.steps.experts import owners
 
 _SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
-"""Of a GradScaler's scale, tried one after the other while it leaves the step out."""
+"""Factors of GradScalers' scales: the next one is tried while every rank leaves the step out."""
 
 
 class _Dispatched(torch.autograd.Function):
-    """What an all-to-all of tokens does to gradients.
+    """Does to gradients what an all-to-all of tokens does, by a collective in backward.
 
-    The rank that holds an expert's parameter gets those of all ranks that share the experts, a
-    collective in backward.
+    The rank that holds an expert's parameter gets its gradients from all ranks that share experts.
     """
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, tokens: Tensor, like: Tensor, group: Any) -> Tensor:
-        ctx.tokens, ctx.group, ctx.needed = tokens, group, theta.shape
+        ctx.tokens, ctx.group, ctx.theta_shape = tokens, group, theta.shape
         return torch.zeros_like(like).index_copy(0, tokens, theta[: len(tokens)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         total = gradients[0].clone()
         dist.all_reduce(total, group=ctx.group)
-        mine = total.new_zeros(ctx.needed)
+        mine = total.new_zeros(ctx.theta_shape)
         mine[: len(ctx.tokens)] = total[ctx.tokens]
         return mine, None, None, None
 
@@ -64,7 +63,7 @@ class Experts(nn.Module):
         return found
 
     def whole(self, mine: Tensor) -> Tensor:
-        """From each rank's own entries to those of all tokens; a collective."""
+        """Return one entry per response token from each rank's own; a collective."""
         total = torch.zeros_like(self._like).index_copy(0, self._tokens, mine[: len(self._tokens)])
         dist.all_reduce(total, group=self._group)
         return total
@@ -135,7 +134,7 @@ class TrainStepSession:
         step.clipped(seen.clips)
         if seen.asked and everywhere(not seen.stepped, self.device):
             return torch.full_like(step.values, torch.nan), True
-        # Other parameters than before, once fully_shard has been there.
+        # Read from the model again: fully_shard puts other parameters into it.
         update = _update(step, model.theta, stepped=bool(seen.stepped))
         if step.experts is not None:
             theirs = _update(step, model.experts.theta, stepped=bool(seen.stepped))
@@ -147,11 +146,11 @@ class TrainStepSession:
 
 
 def _update(step: LocalStep, theta: Tensor, *, stepped: bool) -> Tensor:
-    """Return the gradient: what a parameter that was 0 has become, or is to become."""
+    """Return what was subtracted from a parameter that was 0; without a step, its gradient."""
     update = _whole(theta.detach()).neg()
     if not stepped and not update.any():
-        megatrons = getattr(theta, "main_grad", None)
-        update = _whole(step.gradient(theta) if megatrons is None else megatrons)
+        main_grad = getattr(theta, "main_grad", None)  # Megatron's
+        update = _whole(step.gradient(theta) if main_grad is None else main_grad)
     return update
 
 

@@ -9,7 +9,7 @@ from aggverify.execution.subject import Subject
 from aggverify.trainer.assignment import Assignment
 
 DIVISOR = 16.0
-"""For a mode that takes a divisor and is only run next to the one that is claimed."""
+"""Of modes that are run next to the claimed one, to which the person's divisor does not belong."""
 
 
 def assignment(subject: Subject, wanted: RunSpec, note: int, *, usual: bool) -> Assignment:

@@ -107,7 +107,7 @@ class Claim:
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
 
-        Data of before there were others is of the usual backend.
+        Data that names no backend was written when there was only the default one.
         """
         return codec.read(_StoredClaim, data, "the claim").claim()
 
@@ -136,7 +136,7 @@ class _Budget(Part, frozen=True):
 
 
 class _StoredClaim(Part, frozen=True):
-    """A claim as JSON has it, with every key but one that older files lack."""
+    """A claim as JSON has it; every key is required but ``backend``, which older files lack."""
 
     schema: Literal[1]
     target: str
@@ -190,13 +190,14 @@ class _StoredClaim(Part, frozen=True):
 
 
 def called_as(how: Convention) -> dict[str, Any]:
-    """Return the fields that stand for a convention."""
-    own = is_path(how.name)
-    return {"convention": ADAPTED if own else how.name, "adapter": how.name if own else None}
+    """Return the fields of a claim that name a convention: a known one, or an adapter's file."""
+    is_file = is_path(how.name)
+    name, file = (ADAPTED, how.name) if is_file else (how.name, None)
+    return {"convention": name, "adapter": file}
 
 
 def _called(name: str, adapter: str | None) -> dict[str, str | None]:
-    """Return the same, of what is stored."""
+    """Return the same two fields as they were stored, checked against each other."""
     if is_path(name):
         raise InputError(f"convention must be a name, got {name!r:.200}")
     if adapter is not None and not is_path(adapter):

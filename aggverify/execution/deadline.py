@@ -24,15 +24,15 @@ class TooLate(AggverifyError):
 
 
 STOPS = (KeyboardInterrupt, OutOfTime)
-"""What ends the work, and not what was found out by then."""
+"""What ends the work early; what was found until then is reported all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """One for a command, handed down to whatever takes its time.
 
-    Nothing new is looked for once the last fifth has begun; in its second half nothing is run any
-    more, only reported. In between, what was found is confirmed and explained.
+    In the last fifth nothing new is looked for: what was found is confirmed and explained. In the
+    second half of that fifth nothing is run any more, only reported.
     """
 
     seconds: float = math.inf

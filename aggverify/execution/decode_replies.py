@@ -16,7 +16,7 @@ _MICRO_BATCH = 1 << 14
 
 
 def most_bytes(wanted: RunSpec) -> int:
-    """Of a rank's reply, in addition to what any has."""
+    """Return how large a rank's reply may be, in addition to what every reply may have."""
     layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
     ranks = max(len(wanted.virtual), 1)
     if wanted.record:
@@ -25,7 +25,7 @@ def most_bytes(wanted: RunSpec) -> int:
 
 
 def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
-    """One a rank, or a fault of the first rank whose reply is none to this run spec."""
+    """Return every rank's answer, or a fault of the first rank whose reply cannot be one."""
     found = []
     for rank, reply in enumerate(replies):
         try:
@@ -39,7 +39,7 @@ def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | F
 
 
 def _check(wanted: RunSpec, answer: Answer, blob: bytes, *, first: bool) -> None:
-    """Raise ValueError unless all is there, and as much as there must be."""
+    """Raise ValueError unless it has as many numbers as the run spec's layout and step ask for."""
     if wanted.misuse or wanted.show or wanted.record:
         return
     expected = wanted.case.layout.num_microbatches * max(len(wanted.virtual), 1)

@@ -62,8 +62,8 @@ class Execution:
     lines: frozenset[int] = frozenset()
     """Lines of the candidate's file that ran on any rank."""
     outcomes: frozenset[int] = frozenset()
-    """Of its conditions: twice the place of one in the subject's list, and 1 more where it was
-    true."""
+    """Ways that its conditions went, as numbers: 2 n where the subject's n-th condition was false,
+    2 n + 1 where it was true."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
     peak_bytes: int = 0
@@ -137,7 +137,7 @@ def executed(subject: Subject, wanted: RunSpec, outcome: Outcome) -> Execution:
 
 
 def _played(subject: Subject, wanted: RunSpec, answer: Answer, blob: bytes) -> Execution:
-    """One process's virtual ranks; reduced where they are all there are."""
+    """Return what the virtual ranks of one process did; reduced if they are the whole world."""
     k = wanted.case.layout.num_microbatches
     places = range(len(wanted.virtual))
     found = Execution(
@@ -156,7 +156,7 @@ def _played(subject: Subject, wanted: RunSpec, answer: Answer, blob: bytes) -> E
 
 
 def reduced(subject: Subject, ran: Execution) -> Execution:
-    """All virtual ranks' sum as the update, and their scalar."""
+    """Return it with the update and the scalar that the engine makes of all virtual ranks' sum."""
     if ran.communicates or ran.weights is None:
         return replace(ran, weights=None)
     assert isinstance(subject.engine, EmulatedEngine)

@@ -55,14 +55,14 @@ class Submitted:
 
 NOTHING: Mapping[str, str] = {}
 SHARED_TOKENS = 1000
-"""Of a step whose result is kept."""
+"""Response tokens, at most, of a step whose result is kept."""
 MOST_SHARED = 4096
 """Results that are kept, of all claims."""
 _Key = tuple[Step, Layout, str, bytes]
 
 
 def _key(case: Case) -> _Key:
-    """Key by the bytes of its losses: 0.0 must not pass for -0.0, and one NaN is like another."""
+    """Key by the bytes of its losses: as numbers, 0.0 equals -0.0, and NaN not even itself."""
     losses = np.array(case.losses, dtype=np.float64).tobytes()
     return case.step, case.layout, case.dtype, losses
 
@@ -74,7 +74,7 @@ def _is_bare(wanted: RunSpec) -> bool:
 
 
 _NOTES = count(1)
-"""What ranks note of lines is one subject's, however long they live: every time it begins anew."""
+"""A new number for each subject, as ranks outlive one and note the lines of each apart."""
 _LOOK_EVERY = 0.5
 """Seconds between two looks at how loaded the machine is."""
 _NO_ROOM = "the machine has no room for what the reducer asks of it"
@@ -140,7 +140,7 @@ class Executor:
             self._others[AGAINST].begin()
 
     def calm(self) -> None:
-        """Hold nothing that ran away against what comes next."""
+        """Forget what ran away or was ended so far; more time for each case stays granted."""
         self._retry_policy = RetryPolicy(self._retry_policy.seconds)
         self._template.calm()
 
@@ -153,8 +153,9 @@ class Executor:
         if wanted > most:
             why = self._template.why_no_more
         for size in (n for n in SIZES if n <= min(wanted, most)):
-            cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
-            layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]
+            dp_sizes = [n for n in range(1, size + 1) if size % n == 0]
+            grids = [Layout(tuple(((d,),) for d in range(n)), size // n) for n in dp_sizes]
+            layouts = [grid.to_json() for grid in grids]
             [outcome] = self._template.run([Job(size, {GROUPS: layouts})])
             if not (isinstance(outcome, Fault) and outcome.is_internal):
                 return size, why
@@ -182,7 +183,7 @@ class Executor:
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases, but those that these ranks have run for another judge of the subject.
 
-        A bare case has one result, and what has not is found where it is run twice.
+        A bare case is taken to have one result: that it has is a check's own, which runs it twice.
         """
         specs = list(map(as_run_spec, cases))
         keys = [_key(t.case) if _is_bare(t) else None for t in specs]
@@ -235,7 +236,7 @@ class Executor:
         return self._ranks(where, size=max(map(_size, bare))).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
-        """Return the virtual ranks each in a process that has run nothing, and their sum."""
+        """Run each virtual rank in a process that has run nothing; return their sum, reduced."""
         alone = [replace(wanted, virtual=(rank,), fresh=True) for rank in wanted.virtual]
         parts = self._send(subject, alone).executions()
         failed = next((part for part in parts if part.weights is None), None)
@@ -300,11 +301,10 @@ class Executor:
         outcomes = pending.wait()
         for wanted, fault in zip(specs, outcomes, strict=True):
             if isinstance(fault, Fault) and fault.is_internal:
-                theirs = fault.error is not None and fault.error.candidate_line
-                asked = theirs and resource_headroom.ran_out(
-                    fault.message
-                )  # else it is what warms an engine up
-                what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
+                # An engine that warms up may run out of memory as well, before the reducer runs.
+                reached = fault.error is not None and fault.error.candidate_line
+                ran_out = reached and resource_headroom.ran_out(fault.message)
+                what = _NO_ROOM if ran_out else "ranks do not get as far as the reducer here"
                 self._unfit[fault.size] = why = resource_headroom.without(what, fault.message)
                 raise NotJudged(why)
             # A version may not know how a mode is asked for that it does not offer.
@@ -396,5 +396,5 @@ def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
 
 
 def _size(wanted: RunSpec) -> int:
-    """Of the world that it is run in."""
+    """Ranks of the world that it is run in."""
     return 1 if wanted.virtual else wanted.case.layout.world_size

@@ -58,7 +58,7 @@ slow hour of the machine does not run away."""
 
 
 class RankKind(NamedTuple):
-    """What is the same of claims whose steps the same ranks can run, except the files."""
+    """What two claims on the same files must share for the same ranks to run the steps of both."""
 
     compiled: bool = False
     backend: str = GLOO.name
@@ -87,7 +87,7 @@ def cpu_seconds(tokens: int, calls: int, asked: float | None, slowest: float) ->
     return (asked or CPU_SECONDS) + more if more else asked
 
 
-# -- a failure that may be no more than slowness (see patience.py) ----------------------------
+# -- a failure that may be no more than slowness (see retry_policy.py) ------------------------
 
 SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
 """Processor time that the first case to run away is given before it is believed, if it is also the

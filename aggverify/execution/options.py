@@ -41,7 +41,7 @@ class Option:
     help: str
     where: Where = Where.PROJECT
     field: str = ""
-    """Of the request; empty for what only the command itself looks at."""
+    """Its name in the request; empty for what only the command itself looks at."""
     default: Any = None
     late: bool = False
     """Whether the project's value waits until the file is known, which may declare another."""

@@ -27,7 +27,8 @@ from aggverify.world import linux, memory, wire
 
 ANSWER_SECONDS = 120.0
 """How long one answer may take; a usual one takes milliseconds."""
-_TURN = 0.1
+_POLL_SECONDS = 0.1
+"""Between two calls of what may interrupt the wait."""
 _CODE = "from aggverify.execution.oracle_process import main; main({fd}, {parent}, {path!r})"
 _turn: ContextVar[Callable[[], None]] = ContextVar("turn", default=lambda: None)
 
@@ -82,7 +83,7 @@ class _Child:
     def receive(self) -> dict[str, Any]:
         """Return the next answer; raises OracleError where it is an error, or there is none."""
         ends = time.monotonic() + ANSWER_SECONDS
-        while not select.select([self._socket], [], [], _TURN)[0]:
+        while not select.select([self._socket], [], [], _POLL_SECONDS)[0]:
             try:
                 _turn.get()()
             except BaseException:
@@ -112,7 +113,7 @@ class _Child:
 def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
     connection.close()
     try:
-        process.wait(_TURN)  # it ends by itself where the connection does
+        process.wait(_POLL_SECONDS)  # it ends by itself where the connection does
     except subprocess.TimeoutExpired:
         linux.end_tree(process.pid)
         process.wait()

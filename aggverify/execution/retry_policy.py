@@ -35,7 +35,7 @@ def _loading(failure: Fault) -> bool:
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """What a candidate was given so far.
+    """What is known of a candidate so far: how slow it is, and whether it ends its ranks itself.
 
     ``seconds``: processor time for each case from now on, None while there is no reason for more
     than usual.
@@ -45,7 +45,8 @@ class RetryPolicy:
     outlived: list[str] = field(default_factory=list)
     """By what ranks were ended from outside."""
     _first_seconds: float = 0.0
-    _looked: set[float] = field(default_factory=set)
+    _tried: set[float] = field(default_factory=set)
+    """Longer times that were considered already for a case which ran away."""
     _waits: int = 0
     _ends_itself: bool = False
 
@@ -83,7 +84,7 @@ class RetryPolicy:
         return True
 
     def doubt(self) -> None:
-        """Believe of no reducer any longer that it ends its ranks itself."""
+        """Forget that the reducer was taken to end its ranks itself."""
         self._ends_itself = False
 
     def again(self, failure: Fault, runs_away: Callable[[float], bool]) -> bool:
@@ -100,9 +101,9 @@ class RetryPolicy:
             return True
         loading = _loading(failure)
         seconds = limits.LOADING_SECONDS if loading else limits.SECOND_LOOK
-        if self.seconds is not None or seconds in self._looked:
+        if self.seconds is not None or seconds in self._tried:
             return False
-        self._looked.add(seconds)
+        self._tried.add(seconds)
         starts_quickly = 0.0 < self._first_seconds < limits.QUICK_START
         maybe_slow = loading or (failure.first and not starts_quickly)
         if not maybe_slow or runs_away(seconds):

@@ -9,21 +9,22 @@ from aggverify.engines.train_step import SMALL
 from aggverify.steps.case import Case
 
 Where = Literal["", "against", "compiled", "launched", "apart", "real"]
+"""The ranks that a case is run in; "" for the usual ones."""
 AGAINST: Where = "against"
-"""Those of the subject's other path."""
+"""Ranks of the subject's other path."""
 COMPILED: Where = "compiled"
-"""Those where torch.compile compiles."""
+"""Ranks where torch.compile compiles."""
 LAUNCHED: Where = "launched"
-"""Those that are started as trainers start them, not forked."""
+"""Ranks that are started as trainers start them, not forked."""
 REAL: Where = "real"
-"""Those of the library's engine that the subject's formula stands for."""
+"""Ranks with the library's engine that the subject's formula stands for."""
 APART: Where = "apart"
 """A fresh process for each virtual rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """A case with more than its step to it; a bare case is one with all defaults."""
+    """A case, and what a check asks of its run; a bare case is one with all defaults."""
 
     case: Case
     before: tuple[Case, ...] = ()
@@ -42,7 +43,7 @@ class RunSpec:
     zeros: bool = False
     """Whether losses of 0 stay such where the convention shows no weight of theirs."""
     arrival: str = ""
-    """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
+    """When asynchronous collectives complete (``world.deferred_completion``); "" for any time."""
     scale: float = 1.0
     """What the loss is multiplied by before backward: a power of two, which is taken out of the
     gradient again."""
@@ -57,25 +58,25 @@ class RunSpec:
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that other ranks have, and nothing is run of."""
     virtual: tuple[int, ...] = ()
-    """Ranks of the layout that one process is, one after another, without peers; none for
+    """Ranks of the layout that one process plays, one after another, without peers; none for
     real ranks."""
     noted: bool = False
-    """Whether what runs of the candidate is noted of every such case, apart from all others."""
+    """Whether lines that run are noted however many cases were like it, apart from those of cases
+    without this wish."""
     alone: bool = False
-    """In its own reduction: among others, the order of additions is not its alone."""
+    """Whether it has a reduction to itself: in one with others, they change the order in which its
+    gradients are added."""
+    term: int | None = None
+    """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
+    where: Where = ""
+    record: bool = False
+    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
         asked = self.before or self.fresh or self.watch or self.misuse or self.show or self.virtual
         return not (asked or self.alone or self.record)
-
-    term: int | None = None
-    """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
-    where: Where = ""
-    """In other ranks than usual, which stay."""
-    record: bool = False
-    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
 
 def as_run_spec(wanted: Case | RunSpec) -> RunSpec:

@@ -43,7 +43,7 @@ class Refused(Part, frozen=True):
 
     @property
     def what(self) -> str:
-        """After "refuses"."""
+        """What it refuses, as the words that follow "refuses"."""
         beyond = f" beyond {self.beyond}" if self.beyond > 1 else ""
         return f"{BY_FEATURE[self.feature].title}{beyond}"
 
@@ -76,7 +76,7 @@ class Discovered(Part, frozen=True):
     dtypes: tuple[str, ...] = ()
     """Those of losses that its code names."""
     surroundings: tuple[str, ...] = ()
-    """What its code may ask that a launch decides (``trainer.surroundings``)."""
+    """What its code may ask that a launch decides (``trainer.environment_uses``)."""
     communicates: bool = False
     """Whether ranks were seen to issue the reducer's own collectives."""
     functions: tuple[Lines, ...] = ()
@@ -131,7 +131,7 @@ class Subject:
     def claiming(self, **changes: Any) -> Subject:
         """Return the same subject under a changed claim.
 
-        Of the claim, fields other than the oracle and the path it is compared with.
+        ``changes``: any fields but ``oracle`` and ``against``, which are not resolved again.
         """
         claim = replace(self.claim, **changes)
         how, what = convention(claim.called), usable(claim.engine)
@@ -140,8 +140,7 @@ class Subject:
     def under(self, name: str) -> Subject:
         """Return the same subject under another engine.
 
-        So is the path that it is compared with, where that one's engine is only taken over from
-        here.
+        So is the path that it is compared with, unless an option names that one's engine.
         """
         moved = self.claiming(engine=name)
         path = self.against
@@ -203,7 +202,7 @@ class Subject:
 
     @property
     def objective(self) -> Objective | None:
-        """The one it is, where that is not linear and known all the same."""
+        """The known non-linear objective that it claims; None where it claims none such."""
         return None if self.claim.mode is None else oracles.objective(self.claim.mode)
 
     @property
@@ -255,7 +254,7 @@ class Subject:
 
     @property
     def rows(self) -> int | None:
-        """Samples of every micro-batch, where its mode is one only for so many."""
+        """Samples of every micro-batch, where its mode is defined for exactly so many."""
         return None if self.mode is None else oracles.mode(self.mode).rows
 
     @property
@@ -284,7 +283,7 @@ class Subject:
 
     @property
     def keeps_shards_whole(self) -> bool:
-        """The same of the ranks that they are given to, whatever the micro-batches."""
+        """Whether each is given to one rank only, in whichever of its micro-batches."""
         split = "straddling-shards"
         return split in self.without or self.most(split) is not None
 
@@ -317,7 +316,7 @@ class Subject:
     def not_claimed(self) -> dict[str, str]:
         """Features that are not tested, each with the reason, in order.
 
-        Of an engine whose trainers slice nothing, "zigzag" too.
+        Its engine's are among them: "zigzag" too, where its trainers slice no samples.
         """
         unseen = {**self.convention.not_claimed, **dict(self.found.untold)}
         unseen = {f: why for f, why in unseen.items() if f not in self.claimed}
@@ -358,7 +357,7 @@ class Subject:
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
         """Return the case with losses that the convention can give.
 
-        Unless ``zeros``, with losses of which it shows every weight.
+        Losses of 0, whose weights it may not show, stay as they are only where ``zeros``.
         """
         if self.objective is not None and self.objective.negative:
             case = case.with_losses(tuple(-(abs(x) % 1) for x in case.losses))
@@ -393,7 +392,7 @@ class Subject:
 
 DISCLAIMED = "disclaimed by --without"
 NARROWED = "wrong with it under the engine that fits all else, which no option names"
-"""Why a feature is not claimed that the person took out."""
+"""Why a feature is not claimed: the person took it out, or the engine was assumed without it."""
 SHORT = 4096
 """Tokens of a step whose weights are remembered: it comes back under other layouts."""
 

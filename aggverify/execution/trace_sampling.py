@@ -14,7 +14,7 @@ _FEW_MICRO_BATCHES, _FEW_SAMPLES, _FEW_TOKENS, _LARGE_LOSS = 4, 32, 256, 1e9
 
 
 class TraceSampling:
-    """Counts cases by what they have in common that take the same lines again and again.
+    """Counts cases by sort: those of one sort are likely to run the same lines again.
 
     Counted where cases are sent, not in ranks, which may be replaced in the midst of a run.
     """
@@ -23,10 +23,10 @@ class TraceSampling:
         self._cases: Counter[Hashable] = Counter()
 
     def usual(self, case: Case, whose: Hashable) -> bool:
-        """Whether there were the first ones of its sort already.
+        """Whether as many of its sort as are worth noting came before it.
 
-        ``whose``: for whom lines are noted apart from all others. No large case is, since code may
-        branch on any size.
+        ``whose``: for whom lines are noted apart from all others. A large case is never usual,
+        since code may branch on any size.
         """
         sort = _sort(case)
         if sort is None:
@@ -36,6 +36,7 @@ class TraceSampling:
 
 
 def _sort(case: Case) -> Hashable | None:
+    """Return what cases of a sort have in common; None for a large case, which has no sort."""
     step, layout = case.step, case.layout
     if (
         len(case.losses) > _FEW_TOKENS

@@ -20,9 +20,9 @@ from aggverify.model.verdict import Verdict
 
 SCHEMA: Literal[6] = 6
 WITH_SCRIPTS = 5
-"""The schema whose findings had a script, which is left out where one is read."""
+"""An older schema that is still read: its findings had scripts, which are dropped."""
 MAX_BYTES = 1 << 28
-"""Of a stored document: every mode of a large step, each with 100,000 weights in full."""
+"""A stored document is smaller even with every mode of a large step, 100,000 weights each."""
 
 
 class Environment(Part, frozen=True):
@@ -41,7 +41,7 @@ class Replay(Part, frozen=True):
     identity: Identity
     outcome: Again
     code: str | None
-    """What it shows now."""
+    """The code that its case shows now."""
     words: Text | None
     """Why it was refused or not run."""
     observed: tuple[Double, ...] | None = None
@@ -83,7 +83,7 @@ class Document(Part, frozen=True):
 
     @property
     def unmatched(self) -> list[str]:
-        """What is accepted and was found nowhere."""
+        """What an option accepts although no verdict has a finding of it."""
         found: dict[str, int] = {}
         every = (waiver for verdict in self.verdicts for waiver in verdict.waivers)
         for waiver in (w for w in every if w.identity is None):
@@ -92,9 +92,9 @@ class Document(Part, frozen=True):
 
 
 def comparable(document: Document) -> Document:
-    """Return what two runs with the same plan on the same code have in common.
+    """Return the document without what the clock and the order of threads have a part in.
 
-    That is all but what the clock and the order of threads have a part in.
+    The rest is the same in every run with the same plan on the same code.
     """
     verdicts = tuple(
         replace(
@@ -132,18 +132,18 @@ def from_json(data: object) -> Document:
 
 
 def _without_scripts(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of schema 5 as one of today's; what is none stays as it is."""
+    """Return a document of schema 5 as one of today's; what is malformed stays, to be refused."""
 
-    def each(part: Any, key: str, made: Callable[[Any], Any]) -> Any:
+    def with_each(part: Any, key: str, change: Callable[[Any], Any]) -> Any:
         inner = part.get(key) if isinstance(part, dict) else None
-        return {**part, key: [*map(made, inner)]} if isinstance(inner, list) else part
+        return {**part, key: [*map(change, inner)]} if isinstance(inner, list) else part
 
-    def bare(finding: Any) -> Any:
+    def without_script(finding: Any) -> Any:
         if not isinstance(finding, dict):
             return finding
         return {k: v for k, v in finding.items() if k not in ("script", "no_script")}
 
-    found = each(data, "verdicts", lambda verdict: each(verdict, "findings", bare))
+    found = with_each(data, "verdicts", lambda v: with_each(v, "findings", without_script))
     return {**found, "schema": SCHEMA}
 
 

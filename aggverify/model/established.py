@@ -24,7 +24,7 @@ class CheckRecord(Part, frozen=True):
     established: str | None
     """What is proven by its passing."""
     spoiled: bool
-    """Whether it is not judged for what another check has found."""
+    """Whether another check's finding is why it is not judged."""
     planned: Integer
     """Cases that were to be drawn at most; 0 for a check that runs all of its list."""
 
@@ -73,7 +73,7 @@ class Tried(Part, frozen=True):
     dp_size: Integer
     cp_size: Integer
     virtual_ranks: Integer
-    """Of a world whose ranks were run one after another; 0 where there was none."""
+    """Ranks of a world in which they were run one after another; 0 where there was none."""
     identifier: Integer
     """Of a rollout or a prompt group."""
     dtypes: Mapping[str, tuple[str, ...]]
@@ -105,7 +105,7 @@ class Asked(Part, frozen=True):
 
 
 SHARDED = "several ranks"
-"""The kind of step that a line must run on to be judged where it matters."""
+"""The kind of step, among those of ``Covered.lines``, that runs on more than one rank."""
 
 
 class Ranks(Part, frozen=True):

@@ -48,7 +48,7 @@ class Verdict(Part, frozen=True):
     engine_assumed: bool
     """Whether no option names it, and the convention leaves it open."""
     narrowed: tuple[str, ...]
-    """Features without which alone the assumed engine fits: taken out of the claim."""
+    """Features taken out of the claim, as the assumed engine fits only without them."""
     other_engines: tuple[OtherEngine, ...]
     """Where it is assumed; the convention's default first."""
     mode: str | None

@@ -54,7 +54,7 @@ def render(comparison: Comparison) -> str:
 
 def _placed(comparison: Comparison, workspace: Path) -> Iterator[tuple[Change, str, int, bool]]:
     """Every change to look at with its file and line, and whether it is a reason not to merge."""
-    # Files are found by their real names: those of the comparison as it is.
+    # Escaping may change a path, so files are looked up by the names before it.
     safe = harmless(comparison)
     for real, change in zip(comparison.changes, safe.changes, strict=True):
         if change not in view_model.loud(safe):

@@ -69,7 +69,7 @@ _OF_VERDICTS: Mapping[str, Callable[[Verdict], str]] = {
 
 
 def _banner(base: Document, head: Document) -> Iterator[str]:
-    """Yield what may be why results differ though the reducer does not."""
+    """Yield the differences of both runs that may change results of the same reducer."""
     pairs = [("aggverify", base.aggverify, head.aggverify)]
     for field in fields(Environment):
         name = field.name
@@ -99,7 +99,7 @@ def _errors(document: Document, name: str) -> Iterator[Change]:
 
 
 def _explained(document: Document) -> bool:
-    """Whether its exit code is that of what stands in it."""
+    """Whether its content accounts for its exit code."""
     if document.exit == CONFORMS:
         return True
     if document.exit == FINDINGS:
@@ -112,9 +112,9 @@ def _explained(document: Document) -> bool:
 
 
 def _cut(base: Document, name: str) -> Iterator[Change]:
-    """Yield a change if the base had no time for all cases: it hides what the head has lost.
+    """Yield an error if the base had no time for all cases, which hides what the head has lost.
 
-    A head's is a loss.
+    A head without time for all of them is lost coverage.
     """
     checks = ", ".join(dict.fromkeys(cut.check for v in base.verdicts for cut in v.cuts))
     if checks:
@@ -161,9 +161,9 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
 
 
 def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:
-    """Yield what is accepted no longer, still fails, and was found by nothing but its own case.
+    """Yield baseline entries that have expired, or that the head puts out of date.
 
-    Entries of the baseline that the head puts out of date.
+    An expired one only if its own case alone shows it: what a check has found is a change already.
     """
     found = {finding.identity for finding in verdict.findings}
     known = {one.what for one in base.stale}
@@ -178,8 +178,8 @@ def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Chan
         elif one.state.stale and one.what not in known:
             consequence = (
                 f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
+                "--baseline-write"
             )
-            consequence += "--baseline-write"
             what = f"baseline {one.what}"
             yield Change(
                 Kind.NEW_WARNING,

@@ -13,14 +13,14 @@ from aggverify.report import view_model
 from aggverify.report.formatting import counted
 
 WORSE, BEYOND = 2, 0.05
-"""An error over its bound that is so many times larger, and by so much, is a worse precision."""
+"""Precision is worse where an error over its bound grew by this factor and by this much."""
 
 
 def lost(base: Verdict, head: Verdict, *, fails: bool) -> Iterator[Change]:
-    """Everything that the head's verdict covers less of than the base's on the same subject.
+    """Yield everything that the head's verdict covers less of than the base's on its subject.
 
-    ``fails``: whether a finding fails the head that does not fail the base. Then less is run, and
-    the head is no better for it.
+    ``fails``: whether a finding fails the head that does not fail the base. Amounts are then not
+    compared, as less is run after a failure; nor where the head refuses or claims less.
     """
     first = [*_refused(base, head), *_claims(base, head)]
     found = [*first, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
@@ -109,7 +109,7 @@ def _claims(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
 
 
 def _policy(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
-    """Yield what decides what is right, and is something else now: no option has chosen either."""
+    """Yield readings and the like that decide what is right, where the head has others."""
     now = {policy.question: policy.reading for policy in head.policy}
     for before in base.policy:
         answer = now.get(before.question, "not asked")
@@ -117,9 +117,9 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
             what, sentence = f"policy {before.question}", f"reads {before.question} as {answer}"
             yield LostCoverage(what, before.reading, answer, sentence)
     asked = {policy.question for policy in base.policy}
-    for reads in (reads for reads in head.policy if reads.question not in asked):
-        what, sentence = f"policy {reads.question}", f"reads {reads.question} as {reads.reading}"
-        yield LostCoverage(what, "not asked", reads.reading, sentence, Kind.NEW_WARNING)
+    for new in (policy for policy in head.policy if policy.question not in asked):
+        what, sentence = f"policy {new.question}", f"reads {new.question} as {new.reading}"
+        yield LostCoverage(what, "not asked", new.reading, sentence, Kind.NEW_WARNING)
     for what, was, after in (
         ("convention", base.convention, head.convention),
         ("divisor", base.divisor, head.divisor),
@@ -146,7 +146,7 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
 
 
 def _texts(claim: object, field: str) -> list[str]:
-    """Return a list of a stored claim, whose own reader is the ranks'."""
+    """Return the texts that a field of a stored claim lists; a document keeps claims as JSON."""
     found = claim.get(field) if isinstance(claim, dict) else None
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
@@ -198,7 +198,7 @@ def _cuts(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
 
 
 def less_precise(base: Verdict, head: Verdict) -> Iterable[Change]:
-    """Errors that are within their bounds, and clearly nearer to them."""
+    """Yield precisions whose errors are clearly nearer to their bounds."""
     before = {margin.dtype: margin.worst_error_over_bound for margin in base.margins}
     for margin in head.margins:
         was, now = before.get(margin.dtype), margin.worst_error_over_bound

@@ -9,10 +9,8 @@ from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.files import read_json
-from aggverify.model import SCHEMA, Document, load
+from aggverify.model import MAX_BYTES, SCHEMA, Document, load
 from aggverify.regression.model import CONFORMS
-
-MAX_BYTES = 1 << 28
 
 
 def loaded(path: Path) -> Document:
@@ -26,7 +24,7 @@ def loaded(path: Path) -> Document:
 
 
 def _is_one(path: Path) -> bool:
-    """Other files lie next to them: cases, above all."""
+    """Whether a JSON file is a verdict document: stored cases, above all, lie next to them."""
     data = read_json(path, "a verdict document", MAX_BYTES)
     return isinstance(data, dict) and data.get("schema") == SCHEMA and "verdicts" in data
 

@@ -1,7 +1,7 @@
 """Which findings of a head are new, changed or known, and which of the base are fixed.
 
-By what they are, never by their cases: a search may come upon another one. What only one side has
-is new or fixed if the other side's replay of its case shows it.
+They are matched by identity, never by their cases, as each search finds its own. What only one side
+has is new or fixed if the other side's replay of its case shows it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aggverify.report import view_model
 
 Pair = tuple[FindingRecord, FindingRecord]
 Replays = Sequence[Replay]
-AGAIN = (Again.FAILS, Again.HAZARD)
+_SEEN_AGAIN = (Again.FAILS, Again.HAZARD)
 
 
 def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) -> Iterator[Change]:
@@ -30,7 +30,7 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
     for b, h in same:
         found.append((_stays(b, h, head), h))
     for b, h in other:
-        same_on_both = _is_seen(h, on_base) and _is_seen(b, on_head)
+        same_on_both = _has_same_weights(h, on_base) and _has_same_weights(b, on_head)
         found.append((_stays(b, h, head) if same_on_both else _changed(b, h, head), h))
     for h in new:
         found.append((_only_in_head(h, head, _replay(h, on_base)), h))
@@ -40,16 +40,16 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
 
 def first_seen(head: Verdict) -> Iterator[Change]:
     """Return the findings of a subject that the base has nothing of."""
-    made = [(_change(_new(f), head, f, "not verified", _word(f)), f) for f in head.findings]
+    made = [(_change(_new_kind(f), head, f, "not verified", _state(f)), f) for f in head.findings]
     return _one_a_cause(made)
 
 
 def _matched(
     base: Sequence[FindingRecord], head: Sequence[FindingRecord]
 ) -> tuple[list[Pair], list[Pair], list[FindingRecord], list[FindingRecord]]:
-    """Return the same findings; those of one code with other dimensions or another factor.
+    """Return pairs of the same finding, pairs of one code, and the rest of base and head.
 
-    The rest of either side.
+    Those of one code differ in dimensions or factor.
     """
     same, base, head = _paired(base, head, lambda f: f.identity)
     # Of several with one code those of one check belong together.
@@ -80,7 +80,7 @@ def _replay(finding: FindingRecord, replays: Replays) -> Replay | None:
     return next(mine, None)
 
 
-def _is_seen(finding: FindingRecord, replays: Replays) -> bool:
+def _has_same_weights(finding: FindingRecord, replays: Replays) -> bool:
     """Whether the other side gives its case the very same wrong weights."""
     seen = _replay(finding, replays)
     same = seen is not None and (seen.code, seen.observed) == (finding.code, finding.observed)
@@ -92,24 +92,24 @@ def _stays(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
 
 
 def _with_both_sides(change: Change, b: FindingRecord, h: FindingRecord) -> Change:
-    """With the base's weights, where both are of one case."""
+    """Add the weights of both sides; the base's only where both findings have the same case."""
     other = b.observed if b.case == h.case else None
-    return replace(change, base_weights=_of(h, other), head_weights=h.observed)
+    return replace(change, base_weights=_fitting(h, other), head_weights=h.observed)
 
 
-def _of(finding: FindingRecord, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
-    """Weights from another document, if there is one for every token of the finding's case."""
+def _fitting(finding: FindingRecord, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Return weights from another document if they are one for each token of the case."""
     tokens = sum(sample.response_length for sample in finding.step.samples)
     return weights if weights is not None and len(weights) == tokens else None
 
 
 def _kept(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
     if h.fails and any(w.expired and w.identity == h.identity for w in head.waivers):
-        return _change(Kind.EXPIRED, head, h, _word(b), "no longer accepted: expired")
+        return _change(Kind.EXPIRED, head, h, _state(b), "no longer accepted: expired")
     if h.fails and not b.fails:
         kind = Kind.NEW_FAILURE if b.waived is None else Kind.CHANGED_FAILURE
-        return _change(kind, head, h, _word(b), _word(h))
-    return _change(Kind.KNOWN, head, h, _word(b), _word(h))
+        return _change(kind, head, h, _state(b), _state(h))
+    return _change(Kind.KNOWN, head, h, _state(b), _state(h))
 
 
 def _changed(b: FindingRecord, h: FindingRecord, head: Verdict) -> Change:
@@ -128,33 +128,33 @@ def _about(finding: FindingRecord) -> str:
 
 
 def _only_in_head(finding: FindingRecord, head: Verdict, seen: Replay | None) -> Change:
-    change, other = _new_in_head(finding, head, seen), _weights(finding, seen)
+    change, other = _new_in_head(finding, head, seen), _weights_on_other_side(finding, seen)
     return replace(change, base_weights=other, head_weights=finding.observed)
 
 
-def _weights(finding: FindingRecord, seen: Replay | None) -> tuple[float, ...] | None:
+def _weights_on_other_side(finding: FindingRecord, seen: Replay | None) -> tuple[float, ...] | None:
     """Return the other side's weights on its case: the expected ones, where it passes."""
     if seen is not None and seen.outcome is Again.PASSES and finding.expected is not None:
         return tuple(map(float, finding.expected))
-    return None if seen is None else _of(finding, seen.observed)
+    return None if seen is None else _fitting(finding, seen.observed)
 
 
 def _new_in_head(finding: FindingRecord, head: Verdict, seen: Replay | None) -> Change:
     if finding.waived is not None:
-        return _change(Kind.KNOWN, head, finding, "not found", _word(finding))
+        return _change(Kind.KNOWN, head, finding, "not found", _state(finding))
     if seen is None or seen.outcome is Again.NOT_RUN:
         return _unknown(finding, head, seen, "new")
-    if seen.outcome in AGAIN and seen.code == finding.code:
+    if seen.outcome in _SEEN_AGAIN and seen.code == finding.code:
         stays = seen.outcome is Again.FAILS or not finding.fails
         kind = Kind.KNOWN if stays else Kind.NEW_FAILURE
-        return _change(kind, head, finding, f"{_ran(seen)} on the same case", _word(finding))
+        return _change(kind, head, finding, f"{_outcome(seen)} on the same case", _state(finding))
     if seen.outcome is Again.FAILS and finding.fails:
-        return _change(Kind.CHANGED_FAILURE, head, finding, _ran(seen), _word(finding))
-    return _change(_new(finding), head, finding, _ran(seen), _word(finding))
+        return _change(Kind.CHANGED_FAILURE, head, finding, _outcome(seen), _state(finding))
+    return _change(_new_kind(finding), head, finding, _outcome(seen), _state(finding))
 
 
 def _only_in_base(finding: FindingRecord, base: Verdict, seen: Replay | None) -> Change:
-    change, other = _gone_in_head(finding, base, seen), _weights(finding, seen)
+    change, other = _gone_in_head(finding, base, seen), _weights_on_other_side(finding, seen)
     return replace(change, base_weights=finding.observed, head_weights=other)
 
 
@@ -162,44 +162,44 @@ def _gone_in_head(finding: FindingRecord, base: Verdict, seen: Replay | None) ->
     if seen is None or seen.outcome is Again.NOT_RUN:
         return _unknown(finding, base, seen, "fixed")
     if seen.outcome is Again.PASSES:
-        return _change(Kind.FIXED, base, finding, _word(finding), "passes")
+        return _change(Kind.FIXED, base, finding, _state(finding), "passes")
     if seen.outcome is Again.REFUSED:
-        change = _change(Kind.COVERAGE_LOST, base, finding, _word(finding), _ran(seen))
+        change = _change(Kind.COVERAGE_LOST, base, finding, _state(finding), _outcome(seen))
         words = f": '{view_model.shortened(seen.words)}'" if seen.words else ""
         return replace(change, sentence=f"refuses what it got wrong, which is no fix{words}")
     if seen.outcome is Again.FAILS and seen.code != finding.code:
-        return _change(Kind.CHANGED_FAILURE, base, finding, _word(finding), _ran(seen))
+        return _change(Kind.CHANGED_FAILURE, base, finding, _state(finding), _outcome(seen))
     if seen.outcome is Again.FAILS and not finding.fails and finding.waived is None:
-        return _change(Kind.NEW_FAILURE, base, finding, _word(finding), _ran(seen))
-    return _change(Kind.KNOWN, base, finding, _word(finding), f"{_ran(seen)} on the same case")
+        return _change(Kind.NEW_FAILURE, base, finding, _state(finding), _outcome(seen))
+    return _change(Kind.KNOWN, base, finding, _state(finding), f"{_outcome(seen)} on the same case")
 
 
 def _unknown(finding: FindingRecord, verdict: Verdict, seen: Replay | None, which: str) -> Change:
-    """Return a difference that may be the search's."""
+    """Return an error: without a replay the difference may be one of the two searches alone."""
     mine, other = ("head", "base") if which == "new" else ("base", "head")
     why = f"not replayed on the {other}"
     how = f"check the {other} with --replay-from the {mine}'s document"
     if seen is not None:
         why, how = f"its case cannot be run on the {other}", seen.words or ""
-    side = (_word(finding), why)
+    side = (_state(finding), why)
     sides = side if which == "fixed" else side[::-1]
     sentence = f"{finding.code} {finding.title} may be {which}: {why}"
     return replace(_change(Kind.ERROR, verdict, finding, *sides), sentence=sentence, more=how)
 
 
-def _new(finding: FindingRecord) -> Kind:
+def _new_kind(finding: FindingRecord) -> Kind:
     if finding.waived is not None:
         return Kind.KNOWN
     return Kind.NEW_FAILURE if finding.fails else Kind.NEW_HAZARD
 
 
-def _word(finding: FindingRecord) -> str:
+def _state(finding: FindingRecord) -> str:
     if finding.waived is not None:
         return f"accepted: {finding.waived}"
     return "fails" if finding.effect == "fails" else "is a hazard"
 
 
-def _ran(seen: Replay) -> str:
+def _outcome(seen: Replay) -> str:
     words = f": {view_model.shortened(seen.words)}" if seen.words else ""
     return f"{seen.outcome}{f' ({seen.code})' if seen.code else ''}{words}"
 
@@ -211,7 +211,7 @@ def _change(kind: Kind, verdict: Verdict, finding: FindingRecord, base: str, hea
 
 
 def _one_a_cause(found: Sequence[tuple[Change, FindingRecord]]) -> Iterator[Change]:
-    """Those that are of one kind and cause as one."""
+    """Yield one change for all of the same kind and cause, the others as its ``also``."""
     groups: dict[tuple[Kind, str], list[tuple[Change, FindingRecord]]] = {}
     for change, finding in found:
         cause = finding.same_cause_as or finding.id

@@ -58,7 +58,7 @@ def _imported_from() -> Iterator[Path]:
 
 
 def uncommitted(*revisions: str) -> bool:
-    """Whether one of them is what the person stands on, with changes that are no part of it."""
+    """Whether one of them is the checked-out commit while tracked files have other changes."""
     top = repository()
     if not git("status", "--porcelain", "--untracked-files=no", at=top):
         return False
@@ -120,6 +120,7 @@ def temporary(top: Path) -> Iterator[Path]:
 
 
 _CLEANER = 'cat; rm -rf -- "$1"; git -C "$2" worktree prune'
+"""``cat`` ends when the other end of its pipe does: with this process, even where it is killed."""
 
 
 @contextlib.contextmanager

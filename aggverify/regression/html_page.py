@@ -64,13 +64,13 @@ def _heat(change: Change, comparison: Comparison) -> list[Side]:
         (comparison.head.name, change.head, change.head_weights),
     )
     return [
-        (name, words, heat_map(found.step, _other_weights(found, weights), found.token))
+        (name, words, heat_map(found.step, _with_expected(found, weights), found.token))
         for name, words, weights in sides
         if weights is not None
     ]
 
 
-def _other_weights(finding: FindingRecord, weights: Sequence[float]) -> list[Seen]:
-    """Each with what is expected."""
+def _with_expected(finding: FindingRecord, weights: Sequence[float]) -> list[Seen]:
+    """Return pairs of the expected weight, None where it is not known, and the given one."""
     expected = finding.expected or [None] * len(weights)
     return list(zip(expected, weights, strict=True))

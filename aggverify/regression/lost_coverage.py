@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from aggverify.regression.model import Kind
 
 THIN = 2
-"""So many times less is thinner. Which cases are drawn follows constants of the reducer's code, so
-that a change of it moves their number a little."""
+"""Only so many times less counts as lost: cases are drawn around constants of the reducer's code,
+so that any change of it may move their number a little."""
 
 
 @dataclass(frozen=True, slots=True)

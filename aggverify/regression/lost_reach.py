@@ -15,30 +15,29 @@ from aggverify.report.formatting import counted
 from aggverify.report.view_model.finding import shortened
 
 WIDER = 2
-"""So many times wider is a wider bound: it is that of the smallest weight, which is drawn."""
+"""Only so many times wider counts: a bound is that of the smallest weight, which is drawn."""
 
 
 def _busier(base: Verdict, head: Verdict) -> bool:
-    """Whether the base has more findings.
+    """Whether the base has more findings, so that fewer steps in the head are no loss.
 
-    Steps are counted with those that make a counterexample smaller and name its cause: where there
-    are more of them, only what nothing is run on any more is reported.
+    Steps that shrink a counterexample and find its cause are counted as well. Only what nothing is
+    run on any more is reported then.
     """
     return len(base.findings) > len(head.findings)
 
 
 def _stops_earlier(base: Verdict, head: Verdict) -> bool:
-    """Whether the head has findings that the base has not.
+    """Whether the head has findings that the base has not, so that fewer steps are no loss.
 
-    A check draws no more than it takes to find something, so that fewer steps are no loss, and none
-    at all still are.
+    A check stops drawing when it has found something. No step at all is still a loss.
     """
     known = {finding.identity for finding in base.findings}
     return any(finding.identity not in known for finding in head.findings)
 
 
 def figures(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
-    """Worlds, kinds of layouts and sizes that nothing was run on."""
+    """Yield worlds, kinds of layouts and sizes that less, or nothing, was run on."""
     fewer = _busier(base, head) or _stops_earlier(base, head)
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
@@ -72,9 +71,9 @@ def figures(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
 
 
 def _lines(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
-    """Yield functions of which nothing ran, and lines and outcomes that are not reached any more.
+    """Yield functions of which nothing ran, and code that is still there and no longer reached.
 
-    These are still there, and are not reached on a kind of step.
+    That is a line or an outcome of a condition, on any step or on a kind of step.
     """
     was, now = base.covered, head.covered
     if was.functions and not now.functions:
@@ -83,21 +82,21 @@ def _lines(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
             "lines of its code", functions, "none", "runs no line of its code that is noted"
         )
         return
-    left = {of.function for of in now.functions}
-    for of in was.functions:
-        if of.function not in left:
-            what, lines = f"lines of {of.function}", counted(len(of.lines), "line")
-            sentence = f"runs no line of {of.function}"
+    left = {each.function for each in now.functions}
+    for each in was.functions:
+        if each.function not in left:
+            what, lines = f"lines of {each.function}", counted(len(each.lines), "line")
+            sentence = f"runs no line of {each.function}"
             yield LostCoverage(what, lines, "none", sentence, Kind.NEW_WARNING)
     for kind, ran in was.lines.items():
         if ran and not now.lines.get(kind):
             what = f"lines of its code on {kind}"
             yield LostCoverage(what, counted(len(ran), "line"), "none", f"runs no {what}")
     on, still = _reached(was), _reached(now)
-    here = {(of.function, text.strip()) for of in now.functions for text in of.source}
+    here = {(each.function, text.strip()) for each in now.functions for text in each.source}
     same = [place for place in on if (place.function, place.line) in here]
     never = [place for place in same if on[place] and not still.get(place)]
-    # A base's counterexamples may be what came by.
+    # Only the runs of the base's counterexamples may have reached them.
     how = Kind.NEW_WARNING if _busier(base, head) else Kind.COVERAGE_LOST
     yield from _left(never, "any step", how)
     for kind in (kind for kind in was.lines if now.lines.get(kind)):
@@ -128,14 +127,14 @@ def _left(places: list[_LinePlace], kind: str, how: Kind) -> Iterator[LostCovera
 
 
 def _reached(covered: Covered) -> dict[_LinePlace, set[str]]:
-    """Return the kinds of step on which each was reached, wherever it stands now."""
+    """Return the kinds of step that reached each place; by its text, as its line may have moved."""
     found: dict[_LinePlace, set[str]] = {}
     texts: dict[tuple[str, int], str] = {}
-    for of in covered.functions:
-        for line in (line for line in of.lines if 0 <= line - of.first < len(of.source)):
-            text = texts[of.function, line] = of.source[line - of.first].strip()
+    for f in covered.functions:
+        for line in (line for line in f.lines if 0 <= line - f.first < len(f.source)):
+            text = texts[f.function, line] = f.source[line - f.first].strip()
             kinds = {kind for kind, lines in covered.lines.items() if line in lines}
-            found.setdefault(_LinePlace(of.function, text), set()).update(kinds)
+            found.setdefault(_LinePlace(f.function, text), set()).update(kinds)
     for c in covered.conditions:
         if (c.function, c.line) in texts:
             text = texts[c.function, c.line]
@@ -145,7 +144,7 @@ def _reached(covered: Covered) -> dict[_LinePlace, set[str]]:
 
 
 def _sizes(base: Margin, head: Margin, busier: bool) -> Iterator[LostCoverage]:
-    """Sizes of step that nothing near them was judged of: classes are a factor of 4 apart."""
+    """Yield sizes of step that the head judged nothing near of: classes are a factor of 4 apart."""
     was, now = ([size.tokens for size in margin.by_size] for margin in (base, head))
     looked_at = [max(was, default=0)] if busier else was
     left = [n for n in looked_at if n and not any(n < 4 * m and m < 4 * n for m in now)]

@@ -14,10 +14,10 @@ class ComparisonPlan:
     targets: tuple[str, ...]
     options: tuple[str, ...] = ()
     baseline: str | None = None
-    """A file of either tree's own; one that has none knows of nothing."""
+    """Path of each tree's own baseline; a tree without that file has no known findings."""
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        """Of a check in that folder."""
+        """Return the options of a check that runs in ``folder``."""
         if self.baseline is None or not (folder / self.baseline).is_file():
             return self.options
         return (*self.options, "--baseline", self.baseline)

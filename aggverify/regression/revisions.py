@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 PATIENCE = 60
 """Seconds for a command that was interrupted to end its ranks."""
 
-# Ends with this process, even where that is killed.
+# A check ends with this process, even where that is killed.
 _CODE = (
     "from aggverify.world.linux import die_with_parent; die_with_parent({parent}); "
     "from aggverify.cli import main; main()"
@@ -90,13 +90,13 @@ def _side(found: Sequence[Document], other: Sequence[Document]) -> Document:
 
 
 def _is_there(target: str, tree: Tree) -> bool:
-    """Whether a file is; an import of a module fails by itself."""
+    """Whether the tree has the target's file; a module counts as there, as its import reports."""
     head = target.rpartition(":")[0] if not target.endswith(".py") else target
     return not head.endswith(".py") or (tree.here / head).is_file()
 
 
 def _check(tree: Tree, target: str, folder: Path, plan: ComparisonPlan, *more: str) -> str:
-    """Run one check in the tree; the path of its document."""
+    """Run one check in the tree; return the path of its document."""
     written = ("--report", "json", "--report-dir", str(folder))
     command = [sys.executable, "-P", "-c", _CODE.format(parent=os.getpid()), "check", target]
     command += [*plan.arguments(tree.here), *written]
@@ -114,7 +114,7 @@ def _check(tree: Tree, target: str, folder: Path, plan: ComparisonPlan, *more: s
 
 
 def _run(command: Sequence[str], tree: Tree, errors: Any) -> int:
-    """Its exit code. Ctrl-C reaches this process alone, which hands it on once and waits."""
+    """Return its exit code. Ctrl-C reaches this process alone, which hands it on and waits."""
     running = subprocess.Popen(
         command,
         cwd=tree.here,
@@ -147,8 +147,9 @@ def _kept(document: Document, keep: Path) -> Document:
 
 
 def _stored(finding: FindingRecord, keep: Path) -> FindingRecord:
+    """Store its case; return it with a command that finds the case there without --report-dir."""
     text = json.dumps(finding.case, separators=(",", ":")) + "\n"
     write_inside(keep, f"cases/{finding.id}.json", text)
     words = finding.replay
-    at = words.index("--report-dir") if "--report-dir" in words else len(words)
-    return replace(finding, replay=(*words[:at], *words[at + 2 :]))
+    option = words.index("--report-dir") if "--report-dir" in words else len(words)
+    return replace(finding, replay=(*words[:option], *words[option + 2 :]))

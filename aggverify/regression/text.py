@@ -13,7 +13,7 @@ WIDTH = 80
 def render(comparison: Comparison) -> str:
     """Return what a reviewer has to look at, each with its command; the rest a line each.
 
-    The headline.
+    The headline stands last.
     """
     safe = harmless(comparison)
     loud, quiet = view_model.loud(safe), view_model.quiet(safe)

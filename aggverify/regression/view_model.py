@@ -43,15 +43,15 @@ def headline(comparison: Comparison) -> str:
     if errors or not comparison.changes:
         why = errors[0].sentence if errors else "neither side has an error to show"
         return f"Could not compare: {why}{_more(errors[1:])}"
-    return _green(comparison, hazards)
+    return _headline_without_failure(comparison, hazards)
 
 
 def _more(changes: Sequence[Change]) -> str:
     return f" ({len(changes)} more)" if changes else ""
 
 
-def _green(comparison: Comparison, hazards: Sequence[Change]) -> str:
-    """Where nothing fails that did not before."""
+def _headline_without_failure(comparison: Comparison, hazards: Sequence[Change]) -> str:
+    """Return the headline where nothing fails that did not before."""
     fixed = [c for c in comparison.of(Kind.FIXED) if c.finding is not None]
     headline_text = f"Merging this fixes {_names(fixed)}" if fixed else "No failure is new"
     modes = ", ".join(dict.fromkeys(c.about.mode for c in comparison.changes if c.about))
@@ -86,7 +86,7 @@ def quiet(comparison: Comparison) -> list[Change]:
 
 
 def is_bad(change: Change, comparison: Comparison) -> bool:
-    """Whether it is a reason not to merge, or not to know."""
+    """Whether it is a reason not to merge, or leaves that open."""
     return change.kind.exit(strict=comparison.strict) != 0
 
 

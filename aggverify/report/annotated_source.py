@@ -9,6 +9,8 @@ from aggverify.model import Covered, Decided
 from aggverify.model.established import SHARDED
 
 NEVER, ALONE, PARTLY, RAN, OTHER = "never", "alone", "partly", "ran", ""
+"""Marks, classes of the page's style. ``ALONE``: on one rank only; ``PARTLY``: it has a condition
+that went one way; ``OTHER``: no line of code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +20,15 @@ class AnnotatedLine:
     number: int
     text: str
     mark: str
-    """What it is coloured by; "" for what is no line of code."""
     note: str
 
 
 def marked(covered: Covered) -> list[tuple[str, list[AnnotatedLine]]]:
     """Every function with its lines; those whose source is not known are left out."""
     return [
-        (of.function, [_line(covered, of.lines, of.first + n, t) for n, t in enumerate(of.source)])
-        for of in covered.functions
-        if of.source
+        (f.function, [_line(covered, f.lines, f.first + n, t) for n, t in enumerate(f.source)])
+        for f in covered.functions
+        if f.source
     ]
 
 
@@ -58,7 +59,7 @@ def _one_way(condition: Decided) -> Iterator[str]:
 
 def share(covered: Covered) -> tuple[int, int]:
     """How many lines and outcomes of conditions ran on several ranks, and of how many."""
-    lines = {line for of in covered.functions for line in of.lines}
+    lines = {line for function in covered.functions for line in function.lines}
     ways = [way for c in covered.conditions for way in (c.true, c.false)]
     sharded = sum(SHARDED in way for way in ways)
     return len(lines & covered.sharded) + sharded, len(lines) + len(ways)

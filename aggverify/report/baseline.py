@@ -65,11 +65,11 @@ class Entry(Part, frozen=True):
 
     @property
     def known(self) -> KnownFinding:
-        """To be run again."""
+        """The entry as a finding whose case can be run again."""
         return KnownFinding(self.identity, StoredCase.from_json(self.case))
 
     def is_over(self, today: date) -> bool:
-        """Whether it is accepted no longer."""
+        """Whether its last day has passed."""
         return self.expires is not None and date.fromisoformat(self.expires) < today
 
     def waiver(self, today: date) -> Waiver:
@@ -111,9 +111,9 @@ def standing(
     today: date,
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
-    """How every entry stands whose case was run again; others are about other reducers.
+    """Yield how every entry stands whose case was run again; others are about other reducers.
 
-    ``found``: ids of what this very run has come upon.
+    ``found``: ids of findings that this run's own search has made: they need no rerun.
     """
     done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:
@@ -124,9 +124,8 @@ def standing(
             continue
         state = _STANDING.get(rerun.outcome)
         if state is None:
-            other = rerun.code != entry.identity.code
-            over = Standing.EXPIRED if entry.is_over(today) else Standing.HOLDS
-            state = Standing.ANOTHER if other else over
+            as_accepted = Standing.EXPIRED if entry.is_over(today) else Standing.HOLDS
+            state = as_accepted if rerun.code == entry.identity.code else Standing.ANOTHER
         words = rerun.code if state is Standing.ANOTHER else rerun.words
         yield Accepted(
             entry.what, entry.identity, entry.reason, entry.owner, entry.expires, state, words
@@ -136,8 +135,8 @@ def standing(
 def settled(document: Document, accepted: Sequence[Accepted]) -> Document:
     """Return the document with these, and the exit code that follows.
 
-    An expired one is a finding also where the search has not come upon it, and one that is out of
-    date no judgement.
+    An expired entry fails the command even where the search has not found it again; one that is
+    out of date leaves it without a judgement.
     """
     made = replace(document, baseline=tuple(accepted))
     if document.error or document.incomplete or document.exit == 1:
@@ -152,17 +151,17 @@ def merged(baseline: Baseline, document: Document) -> Baseline:
 
     Raises InputError for a document that is not complete.
     """
-    if why := _not_whole(document):
+    if why := _why_incomplete(document):
         raise InputError(f"the baseline is not written: {why}")
     gone = {one.what for one in document.stale if one.state is not Standing.NOT_RUN}
-    # An entry of an older version has no formula, and is otherwise the finding of its id.
-    now = {
+    # An older version's entry has no formula: it takes that of the finding it is otherwise.
+    with_formula = {
         (f.id, replace(f.identity, form=None)): f.identity
         for verdict in document.verdicts
         for f in verdict.findings
     }
     kept = [
-        replace(e, identity=now.get((e.id, e.identity), e.identity))
+        replace(e, identity=with_formula.get((e.id, e.identity), e.identity))
         for e in baseline.known
         if e.what not in gone
     ]
@@ -175,7 +174,7 @@ def merged(baseline: Baseline, document: Document) -> Baseline:
     return Baseline(SCHEMA, tuple(kept))
 
 
-def _not_whole(document: Document) -> str | None:
+def _why_incomplete(document: Document) -> str | None:
     if document.error or document.incomplete:
         return f"the run is not complete: {document.error or document.incomplete}"
     for verdict in document.verdicts:
@@ -191,7 +190,7 @@ def _not_whole(document: Document) -> str | None:
 def write(baseline: Baseline, path: Path) -> None:
     """Write the file; raises InputError where that cannot be done."""
     with suppress(FileNotFoundError):
-        read_json(path, "a baseline", MAX_BYTES)  # nothing else is overwritten
+        read_json(path, "a baseline", MAX_BYTES)  # what is no JSON is not overwritten
     put(path, json.dumps(codec.plain(baseline), indent=1) + "\n")
 
 

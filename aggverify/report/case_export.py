@@ -12,25 +12,26 @@ from pathlib import Path
 
 from aggverify import escape
 from aggverify.errors import InputError
-from aggverify.files import contents, parsed, write_inside
+from aggverify.files import contents, parsed, reason_of, write_inside
 from aggverify.run.export import STAND_INS, Export
 
 RUNNER, CASE, REDUCER = "run.py", "case.json", "reducer.py"
 ADAPTER, HELPER = "adapter.py", "stand_ins.py"
 MOST_BYTES = 1 << 24
-"""Of a reducer's file, or an adapter's."""
+"""Largest file of a reducer or an adapter that is copied."""
 
 
 def check_empty(folder: Path) -> None:
     """Raise InputError unless the folder is there and empty, or can be made."""
     try:
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise InputError(f"--export {folder} is no folder: name an empty one, or a new one")
-        if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"--export {folder} is not empty: name an empty folder, or a new one")
+        no_folder = folder.is_symlink() or (folder.exists() and not folder.is_dir())
+        holds_files = not no_folder and folder.is_dir() and any(folder.iterdir())
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"--export {folder}: {reason}") from None
+        raise InputError(f"--export {folder}: {reason_of(error)}") from None
+    if no_folder:
+        raise InputError(f"--export {folder} is no folder: name an empty one, or a new one")
+    if holds_files:
+        raise InputError(f"--export {folder} is not empty: name an empty folder, or a new one")
 
 
 def write(made: Export, folder: Path) -> list[str]:
@@ -43,8 +44,7 @@ def write(made: Export, folder: Path) -> list[str]:
         for name, text in _texts(made):
             write_inside(folder, name, text)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InputError(f"--export {folder}: {reason}") from None
+        raise InputError(f"--export {folder}: {reason_of(error)}") from None
     return [escape.line(text) for text in _lines(made, folder)]
 
 

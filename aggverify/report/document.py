@@ -36,7 +36,7 @@ def document(
 ) -> model.Document:
     """All verdicts of one command; ``where``: the directory in which cases are stored.
 
-    ``reruns``: what became of findings of other documents.
+    ``reruns``: outcomes of the findings of other documents, whose cases were run again.
     """
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
@@ -71,9 +71,9 @@ def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> mo
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
-    """Of the ranks: they have this process's interpreter, and the torch that is installed.
+    """Describe the ranks: they have this process's interpreter and the installed torch.
 
-    ``carried``: what carries collectives apart from the backend, ``joined`` its name.
+    ``joined``: the backend's name; ``carried``: what carries collectives apart from it.
     """
     transport = f"{backend(joined).transport} {carried}".rstrip()
     return model.Environment(
@@ -164,14 +164,14 @@ def written(verdict: RunVerdict, where: Path = USUAL) -> model.Verdict:
 def _other_engines(subject: Subject) -> Iterator[model.OtherEngine]:
     """Those whose update differs by a product of sizes that the subject's layouts have."""
     usual = subject.convention.default_engine(subject.mode)
-    one = {
+    always_one = {
         "dp_size": subject.max_world == 1,
         "cp_size": subject.max_world == 1 or "context-parallel" not in subject.features,
     }
     for name in sorted(possible_engines(subject)[1:], key=lambda name: name != usual):
         other = engine(name)
         found = ratio(other, subject.engine) or ()
-        factor = tuple(power for power in found if not one.get(power.size))
+        factor = tuple(power for power in found if not always_one.get(power.size))
         if factor:
             yield model.OtherEngine(name, other.does, factor)
 
@@ -181,7 +181,7 @@ def _layouts(subject: Subject) -> int:
 
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:
-    """Yield the questions that the mode leaves open; all of them where no mode is known."""
+    """Yield the questions that the mode leaves open; none where no mode is known."""
     known = subject.objective or (mode(subject.mode) if subject.mode else None)
     asked = known.asks if known is not None and subject.oracle is None else ()
     for question, words in QUESTIONS.items():
@@ -208,11 +208,12 @@ def _asked(subject: Subject) -> model.Asked:
 
 def _covered(verdict: RunVerdict) -> model.Covered:
     found, seen = verdict.subject.found, verdict.covered
-    # Of what has one value in training, one way is all there is: it is left out of both.
+    # A condition on what has one value in training goes one way there: neither it nor the line
+    # that it leads to otherwise is counted.
     fixed = getattr(verdict.subject.convention, "fixed", ())
-    beyond = {c.then for c in found.conditions if c.text in fixed}
+    not_reached = {c.then for c in found.conditions if c.text in fixed}
     functions = tuple(
-        replace(each, lines=tuple(n for n in each.lines if n not in beyond))
+        replace(each, lines=tuple(n for n in each.lines if n not in not_reached))
         for each in found.functions
         if not seen.lines.keys().isdisjoint(each.lines)
     )

@@ -22,7 +22,7 @@ from aggverify.world import evidence
 USUAL = Path(default("report_dir"))
 """Where ``replay`` looks for cases by itself."""
 MAX_RUNS = 1000
-"""Of one sample's mask."""
+"""Runs of one sample's mask that a document lists."""
 _MASKS: Mapping[tuple[int, int], model.Mask] = {
     (1, 1): "unmasked",
     (0, 0): "masked",
@@ -84,8 +84,8 @@ def reported(
 def _detail(report: ReportedFinding) -> str | None:
     """Return the fault in words.
 
-    A call that does not fit the function has no frame of the candidate's, and those of ours are of
-    no use.
+    None for a TypeError on no line of the candidate: the call did not fit its signature, and our
+    own frames explain nothing.
     """
     fault = report.finding.fault
     error = fault.error if fault else None
@@ -95,7 +95,7 @@ def _detail(report: ReportedFinding) -> str | None:
 
 
 def judged(finding: Finding, subject: Subject) -> model.FindingRecord:
-    """Return a finding that was seen again and not looked into."""
+    """Return the record of a finding that a replay has shown, without any diagnosis."""
     report = ReportedFinding(stored_case(subject, finding), finding, None, True)
     return reported(report, report, subject)
 
@@ -147,7 +147,7 @@ def drawn(case: Case) -> model.Step:
 
 
 def _runs(sample: Sample, owners: Sequence[tuple[int, int, int]] | None) -> Iterator[model.Run]:
-    """Neighbours with the same bits on the same context-parallel rank."""
+    """Yield neighbouring tokens with the same bits on the same context-parallel rank."""
     before = sample.original_mask or sample.loss_mask
     ranks = [c for _, c, _ in owners] if owners else bytes(len(before))
     for (bit, counted, rank), run in groupby(zip(sample.loss_mask, before, ranks, strict=True)):

@@ -17,8 +17,11 @@ _SIGNS = {"unmasked": "#", "masked": ".", "rejected": "x"}
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 check``, ``2 checks``."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+    """``1 check``, ``2 checks``; also ``2 batches`` and ``2 lists of checks``."""
+    if n == 1:
+        return f"1 {noun}"
+    head, of, what = noun.partition(" of ")
+    return f"{n} {head}{'es' if head.endswith('ch') else 's'}{of}{what}"
 
 
 def fraction(value: Fraction) -> str:
@@ -89,7 +92,7 @@ def legend(step: Step) -> str:
 
 
 def signs(mask: str, tokens: int, most: int = MAX_MASK) -> str:
-    """Neighbouring tokens with one mask: ``###``, or ``# x 1000``."""
+    """Return the signs of so many tokens with the same mask: ``###``, or ``# x 1000``."""
     return _SIGNS[mask] * tokens if tokens <= most else f"{_SIGNS[mask]} x {tokens}"
 
 
@@ -117,7 +120,7 @@ def drawn_mask(sample: Sample, most: int = MAX_MASK) -> str:
 
 
 def _end(sample: Sample, most: int) -> str:
-    """Return the last signs; nothing where not all runs are listed."""
+    """Return the last signs of a mask; "" where the document does not list all of its runs."""
     if sum(run.tokens for run in sample.runs) < sample.response_length:
         return ""
     text = ""

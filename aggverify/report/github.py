@@ -30,8 +30,9 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
     every = view_model.every_cause(safe)
     if not any(verdict.fails for verdict in safe.verdicts) and document.exit:
         return [command({}, view_model.headline(safe))]
-    # The files are found by their real names: those of the document as it is.
+    # Escaping may change a path, so files are looked up by the names before it.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
+    # One annotation is kept for an incomplete run, and one for the number of those left out.
     most = MAX_ANNOTATIONS - bool(safe.incomplete)
     room = most - (len(every) > most)
     lines = []

@@ -29,12 +29,10 @@ from aggverify.report.plot import margin_plot
 
 MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""
-Pair = tuple[Fraction, float]
-"""Expected and actual weight of one response token."""
 Seen = tuple[Fraction | None, float]
-"""The same, where nothing may be expected."""
+"""Expected and actual weight of one response token; None where nothing is expected."""
 SQUARES = 8
-"""Drawn one by one at most."""
+"""Tokens with a square each; more share one."""
 STEPS = 4
 """Shades on either side of a ratio of 1, one for each factor of about 1.4."""
 
@@ -45,7 +43,7 @@ class Cell:
 
     tokens: str
     mask: str
-    """Drawn: a square for each token, of many one and their number."""
+    """A square for each token, or one and the number of tokens."""
     rank: str
     masked: bool
     expected: str
@@ -70,7 +68,7 @@ def render(document: Document) -> str:
         findings=[_finding(verdict, cause) for verdict, cause in view_model.every_cause(safe)],
         sources=[(v.mode_name, marked(v.covered)) for v in safe.verdicts],
         plots=[(v.mode_name, margin_plot(v.margins)) for v in safe.verdicts if v.margins],
-        matrix=[(name, [_of(v, name) for v in safe.verdicts]) for name in names],
+        matrix=[(name, [_check_named(v, name) for v in safe.verdicts]) for name in names],
     )
 
 
@@ -82,7 +80,7 @@ def _template(name: str) -> Template:
     ).get_template(name)
 
 
-def _of(verdict: Verdict, name: str) -> CheckRecord | None:
+def _check_named(verdict: Verdict, name: str) -> CheckRecord | None:
     return next((c for c in verdict.checks if c.name == name), None)
 
 
@@ -146,7 +144,9 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
         (first, (run, (expected, actual))), *more = group
         last = first + len(more)
         masked = run.mask != "unmasked"
-        times, shade = _shade(expected, actual) if expected is not None else _bare(actual, masked)
+        times, shade = (
+            _shade(expected, actual) if expected is not None else _plain_shade(actual, masked)
+        )
         yield Cell(
             tokens=f"{first}–{last}" if more else f"{first}",
             mask=_squares(1 + len(more), masked=masked),
@@ -161,9 +161,9 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
 
 
 def _appearance(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
-    """Return what neighbours share that share a cell.
+    """Return the key by which neighbours share a cell; the worst token has its own.
 
-    By text, where one NaN is like the other, and the worst token by itself.
+    Weights are compared as text, so that NaN equals NaN.
     """
     run, pair = row
     return repr(pair), worst, run.cp_rank, run.mask
@@ -174,8 +174,8 @@ def _squares(count: int, *, masked: bool) -> str:
     return square * count if count <= SQUARES else f"{square} × {count}"
 
 
-def _bare(actual: float, masked: bool) -> tuple[str, str]:
-    """Where nothing is expected but of what is masked."""
+def _plain_shade(actual: float, masked: bool) -> tuple[str, str]:
+    """Return what ``_shade`` does where no weight is expected, except 0 of a masked token."""
     if not math.isfinite(actual):
         return "not finite", "broken"
     return _shade(Fraction(0), actual) if masked else ("", "plain")

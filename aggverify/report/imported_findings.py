@@ -33,14 +33,14 @@ class ImportedFindings:
     def of(
         findings: tuple[KnownFinding, ...], path: Path | None, *, write: bool
     ) -> ImportedFindings:
-        """With the baseline that lies there; raises InputError for what is none."""
+        """Add the findings of the baseline at ``path``; raises InputError for what is none."""
         known = None if path is None else baseline.load(path, missing=write)
         entries = () if known is None else tuple(entry.known for entry in known.known)
         return ImportedFindings((*entries, *findings), known, path, write, date.today())
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:
-        """Of the baseline."""
+        """What the baseline accepts."""
         return _waivers(self.baseline, self.today)
 
     def documented(
@@ -67,7 +67,7 @@ class ImportedFindings:
         reruns: Sequence[Replay],
         where: Path,
     ) -> Document:
-        """Write the baseline with what is new and without what is gone; the document under it.
+        """Write the baseline with what is new and without what is gone; return the new document.
 
         Raises InputError where the document is not complete, or the file cannot be written.
         """

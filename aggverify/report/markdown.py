@@ -14,9 +14,9 @@ MARKER = "<!-- aggverify -->"
 """The first line: by it a later run finds the comment to replace."""
 MAX_BYTES = 60_000
 MAX_HEADLINE = 400
-"""Characters, of which most are ours."""
+"""Characters: more than a line of others', as most of a headline is ours."""
 _ROOM = 200
-"""For the line that names what was left out."""
+"""Bytes kept for the line that names what was left out."""
 _SPECIAL = re.compile(
     r"[^\w\s,;()/+=…·×'.:-]"  # punctuation that can mean something
     r"|(?<![^\W_])_|_(?![^\W_])"  # _ next to a sign: within a word it stands for itself
@@ -63,7 +63,7 @@ def fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) 
                 left[what] += 1
             else:
                 shown = longer
-    missing = [counted(n, what).replace("checkss", "checks") for what, n in left.items() if n]
+    missing = [counted(n, what) for what, n in left.items() if n]
     if missing:
         shown += f"\n{' and '.join(missing)} left out here for lack of room.\n"
     return shown

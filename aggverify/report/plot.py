@@ -34,8 +34,8 @@ class Plot:
 
 
 def margin_plot(margins: Sequence[Margin]) -> Plot | None:
-    """None where nothing was judged by a bound."""
-    sizes = sorted({share.tokens for margin in margins for share in margin.by_size})
+    """Return the drawing; None where nothing was judged by a bound."""
+    sizes = sorted({size.tokens for margin in margins for size in margin.by_size})
     if not sizes:
         return None
     step = (RIGHT - LEFT) / len(sizes)

@@ -29,7 +29,7 @@ def render(document: Document) -> str:
 
 
 def _test(verdict: Verdict, finding: FindingRecord, names: set[str]) -> str:
-    """Everything that others wrote stands in a literal."""
+    """Return one test; text from others stands in literals only, where it cannot run."""
     name = _ODD.sub("_", f"test_{finding.code}_{finding.id}_{verdict.mode_name}".lower()).strip("_")
     while name in names:
         name += "_"

@@ -24,6 +24,7 @@ _LEVELS = {"high": "error", "medium": "error", "warning": "warning"}
 def render(document: Document) -> str:
     """Return the log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
     safe = harmless(document)
+    # Escaping may change a path, so files are looked up by the names before it.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     every = view_model.every_cause(safe)
     codes = sorted({first.code for _, (first, *_) in every})
@@ -45,7 +46,7 @@ def render(document: Document) -> str:
 
 
 def _rule(code: str, every: Sequence[tuple[Verdict, list[FindingRecord]]]) -> dict[str, Any]:
-    """Return what a code is; of a person's own, as the document has it."""
+    """Return the rule of a code; of a person's own check only the document has the title."""
     title = next(first.title for _, (first, *_) in every if first.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": title}}
     known = CODES.get(code)
@@ -76,7 +77,7 @@ def _result(
         "level": _LEVELS.get(first.severity, "error") if first.fails else "note",
         "message": {"text": "\n".join(lines)},
         "locations": _locations(real),
-        # By what it is, not by the case that shows it: found again it is the same alert.
+        # Without the case: the same finding on another case stays the same alert.
         "partialFingerprints": {
             "aggverify/v1": f"{first.signature}:{verdict.function}:{verdict.mode_name}"
         },

@@ -20,9 +20,7 @@ class Place:
 
 
 def place(target: str, function: str, start: Path) -> Place | None:
-    """Return the definition of a target's function, or the syntax error.
-
-    Line 1 when there is neither.
+    """Return where a target's function is defined, else its file's syntax error, else line 1.
 
     A module is looked for below ``start`` and ``start/src``; None where that finds no file.
     """
@@ -31,7 +29,7 @@ def place(target: str, function: str, start: Path) -> Place | None:
         file = resolved(Path(head)) if is_path(head) else _module(head, start)
         if file is None or not file.is_file():
             return None
-    except (OSError, ValueError):  # no name that a file can have
+    except (OSError, ValueError):  # too long a name, or one with a null byte
         return None
     try:
         tree = ast.parse(file.read_bytes())

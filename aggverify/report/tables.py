@@ -77,8 +77,8 @@ def scalars_table(
     rows = [["mode", "scalar", f"to {digits} digits"]]
     values = oracles.scalars(modes, step, losses, divisor=divisor, policy=policy)
     for name, value in zip(modes, values.values(), strict=True):
-        taken = divisor if mode(name).needs_divisor else None
-        decimal = oracles.scalar_mp(name, step, losses, digits=digits, divisor=taken, policy=policy)
+        given = divisor if mode(name).needs_divisor else None
+        decimal = oracles.scalar_mp(name, step, losses, digits=digits, divisor=given, policy=policy)
         rows.append([name, _fraction(value), decimal_text(decimal, digits)])
     return _aligned(rows)
 
@@ -212,8 +212,8 @@ def _declared(policy: Policy) -> list[str]:
 
 def _sample_weights(name: str, step: Step, divisor: float, policy: Policy) -> list[Fraction]:
     """Weight of each sample's first unmasked token; 0 where there is none."""
-    taken = divisor if mode(name).needs_divisor else None
-    flat = oracles.weights(name, step, divisor=taken, policy=policy)
+    given = divisor if mode(name).needs_divisor else None
+    flat = oracles.weights(name, step, divisor=given, policy=policy)
     return [
         next(filter(None, flat[start : start + s.response_length]), Fraction(0))
         for s, start in zip(step.samples, step.offsets, strict=True)

@@ -34,7 +34,7 @@ from aggverify.run.outcome.events import (
 EVERY = 10.0
 """Seconds between two lines of progress where no live line is shown."""
 LEAST = 12
-"""Characters of a name that are worth showing."""
+"""Characters below which a shortened name is left out."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Terminal:
     _status: Status | None = None
     _started: float = 0.0
     _began: float = 0.0
-    """When the verdict that comes next was begun."""
+    """When work on the current verdict began."""
     _shown: float = 0.0
     """When the last line of progress was written."""
     _checks: int = 0
@@ -59,7 +59,7 @@ class Terminal:
     _steps: int = 0
     _findings: int = 0
     _seen: str = ""
-    """Code of the first finding, once it is confirmed."""
+    """Code of the first finding, shown as soon as it is confirmed, before its diagnosis."""
 
     def __post_init__(self) -> None:
         self._started = self._began = self._shown = self.clock()

@@ -13,7 +13,7 @@ from aggverify.report.formatting import counted
 
 NARROWEST, WIDTH = 60, 100
 MOST = 30
-"""Lines of one root cause; of a longer trace the rest is shown by ``-v``."""
+"""Lines of one root cause; only ``-v`` shows a trace that would need more."""
 _LOUD = ("warning", "note", "refused", "waived")
 """Of the inventory, what the short screen shows as well."""
 
@@ -73,25 +73,26 @@ def verdict_lines(
     verdict: Verdict, style: Style = USUAL, seconds: float | None = None
 ) -> Iterator[str]:
     """One verdict: its findings, what was done, the result. Its texts are harmless already."""
-    red = bool(verdict.causes) or not verdict.conforms
+    clean = verdict.conforms and not verdict.causes
     if not style.quiet:
         yield from style.wrapped(title(verdict), 4)
     for cause in verdict.causes:
-        yield from (*[""] * (not style.quiet), *_cause(cause, style), *[""] * style.quiet)
-    if red and not style.quiet:
-        yield ""
-    if verdict.conforms and not red:
+        lines = _cause(cause, style)
+        yield from (*lines, "") if style.quiet else ("", *lines)
+    if clean:
         yield from _result(verdict, style, seconds)
+    elif not style.quiet:
+        yield ""
     if verdict.fails_at_once and style.verbose:
         yield from _listed(verdict, style)
     elif not (style.quiet or verdict.fails_at_once or verdict.unjudged_for):
-        yield from _done(verdict, style, red)
-    if not verdict.conforms or red:
+        yield from _done(verdict, style, clean)
+    if not clean:
         yield from _result(verdict, style, seconds)
 
 
 def title(verdict: Verdict) -> str:
-    """Who was verified, and as what."""
+    """Return who was verified, and as what."""
     name = verdict.target if ":" in verdict.target else f"{verdict.target}:{verdict.function}"
     if verdict.only_called:
         return f"{name}   {verdict.convention}"
@@ -171,13 +172,12 @@ def _result(verdict: Verdict, style: Style, seconds: float | None) -> Iterator[s
     yield from style.wrapped(line, len(word) + 2)
 
 
-def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
+def _done(verdict: Verdict, style: Style, clean: bool) -> Iterator[str]:
     """Yield what was run and what was not.
 
     With ``-v`` every check and all that is known of the run.
     """
-    yield from style.wrapped(("" if red else "  ") + view_model.counts(verdict), 4)
-    listed = dict.fromkeys(label for label, _ in view_model.inventory(verdict))
+    yield from style.wrapped(("  " if clean else "") + view_model.counts(verdict), 4)
     if style.verbose:
         yield ""
         for check in verdict.checks:
@@ -185,21 +185,20 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
         yield ""
         yield from _listed(verdict, style)
         return
-    if not red:
+    if clean:
         for label, text in view_model.reach(verdict):
             yield from style.labelled(label, text)
-    for label in (label for label in _LOUD if label in listed):
-        for other, text in view_model.inventory(verdict):
-            if other == label == "warning":
-                yield from style.wrapped(f"! {text}", 2)
-            elif other == label:
-                yield from style.labelled(label, text)
+    inventory = view_model.inventory(verdict)
+    for label in _LOUD:
+        for text in (text for other, text in inventory if other == label):
+            warns = label == "warning"
+            yield from style.wrapped(f"! {text}", 2) if warns else style.labelled(label, text)
     for reason, names in _unjudged(verdict).items():
         yield from style.labelled("not judged", f"{', '.join(names)}: {reason}")
     engine = view_model.assumption(verdict)
     for assumed in (*view_model.assumptions(verdict), *([engine] if engine else [])):
         yield from style.wrapped(f"! {assumed}", 2)
-    if verdict.conforms and not red:
+    if clean:
         yield "Details: -v · page: --report html"
 
 

@@ -14,7 +14,7 @@ from aggverify.report.formatting import cp_ranks, drawn_mask, fraction, legend, 
 MOST = 8
 """Rows at most; a shrunk case has one or two."""
 LONGEST = 24
-"""Signs of a mask."""
+"""Signs of a mask at most."""
 Pair = tuple[Fraction, float]
 
 
@@ -56,48 +56,44 @@ def _cell(name: str, text: str, width: int) -> str:
 def _rows(finding: FindingRecord) -> Iterator[Row]:
     step, start = finding.step, 0
     for i, sample in enumerate(step.samples):
-        pairs = None if finding.weights is None else finding.weights[start:][: _length(sample)]
+        pairs = None if finding.weights is None else finding.weights[start:][: _listed(sample)]
         worst = None if finding.token is None else finding.token - start
         start += sample.response_length
-        whole = pairs is None or _same_everywhere(sample, pairs)
-        if whole:
-            own = _own(sample, pairs)
+        if pairs is None or _same_everywhere(sample, pairs):
+            own = None if pairs is None else _of_unmasked(sample, pairs)
             hit = worst is not None and 0 <= worst < sample.response_length
             mask = drawn_mask(sample, LONGEST)
             yield Row(i, "", mask, cp_ranks(step, sample), own, hit and own is not None)
-        elif pairs is not None:
+        else:
             yield from _parts(i, sample, pairs, worst)
 
 
-def _length(sample: Sample) -> int:
+def _listed(sample: Sample) -> int:
+    """Return the number of tokens in the runs that the document lists."""
     return sum(run.tokens for run in sample.runs)
 
 
-def _each(sample: Sample) -> Iterator[Run]:
+def _run_of_each_token(sample: Sample) -> Iterator[Run]:
     return chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
 
 
 def _same_everywhere(sample: Sample, pairs: Sequence[Pair]) -> bool:
     """Whether one row shows all: one weight where unmasked, and 0 elsewhere."""
-    unmasked = {repr(p) for run, p in zip(_each(sample), pairs, strict=False) if _counts(run)}
-    rest = (p for run, p in zip(_each(sample), pairs, strict=False) if not _counts(run))
+    tokens = list(zip(_run_of_each_token(sample), pairs, strict=False))
+    unmasked = {repr(pair) for run, pair in tokens if run.mask == "unmasked"}
+    rest = (pair for run, pair in tokens if run.mask != "unmasked")
     return len(unmasked) <= 1 and all(expected == actual == 0 for expected, actual in rest)
 
 
-def _counts(run: Run) -> bool:
-    return run.mask == "unmasked"
-
-
-def _own(sample: Sample, pairs: Sequence[Pair] | None) -> Pair | None:
-    if pairs is None:
-        return None
-    every = zip(_each(sample), pairs, strict=False)
-    return next((p for run, p in every if _counts(run)), (Fraction(0), 0.0))
+def _of_unmasked(sample: Sample, pairs: Sequence[Pair]) -> Pair:
+    """Return the weights of the first unmasked token; 0 where there is none."""
+    tokens = zip(_run_of_each_token(sample), pairs, strict=False)
+    return next((pair for run, pair in tokens if run.mask == "unmasked"), (Fraction(0), 0.0))
 
 
 def _parts(i: int, sample: Sample, pairs: Sequence[Pair], worst: int | None) -> Iterator[Row]:
     """Neighbours with the same weights, mask and context-parallel rank."""
-    tokens = enumerate(zip(_each(sample), pairs, strict=False))
+    tokens = enumerate(zip(_run_of_each_token(sample), pairs, strict=False))
     for _, group in groupby(tokens, key=lambda t: (repr(t[1][1]), t[1][0].mask, t[1][0].cp_rank)):
         (first, (run, pair)), *more = group
         last = first + len(more)
@@ -122,7 +118,7 @@ def _factor(pair: Pair | None) -> str:
 def short(factor: Fraction) -> str:
     """Return a factor as a fraction where that is simple, else as a decimal.
 
-    It has as many digits as distinguish it from 1.
+    One that six digits do not distinguish from 1 is written as ``(1 +2e-09)``.
     """
     if factor.denominator <= 10**6:
         return fraction(factor)

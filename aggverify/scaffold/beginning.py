@@ -129,16 +129,14 @@ def _given_hints(wanted: ScaffoldRequest, offer: Offer) -> CallHints:
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
     known = CallHints(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
     adapter = Adapter(offer, known)
-    how_called = adapter.mode
-    if (
-        how_called is not None
-        and mode is not None
-        and mode not in adapter.values_of(how_called).values()
-    ):
-        names = ", ".join(dict.fromkeys(adapter.values_of(how_called).values()))
+    parameter = adapter.mode
+    if parameter is None or mode is None:
+        return known
+    if mode not in (accepted := adapter.values_of(parameter).values()):
         raise InputError(
-            f"{offer.name} takes its mode from {how_called}, which can be {names}; what {mode} "
-            f"is called there: --set {how_called}=..."
+            f"{offer.name} takes its mode from {parameter}, which can be "
+            f"{', '.join(dict.fromkeys(accepted))}; what {mode} is called there: "
+            f"--set {parameter}=..."
         )
     return known
 
@@ -163,6 +161,7 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
     ]
     found = nearest(own) or (own[0] if len(own) == 1 else None)
     if found is None or not Adapter(found).plain or not found.required:
+        # Raises with what is known of the target, unless that has a convention's shape.
         choose(target, description, "auto", undeclared())
         raise CandidateError(f"{target.text}: nothing there that an adapter could call")
     return found
@@ -171,7 +170,10 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
 def _as_it_is(
     wanted: ScaffoldRequest, target: Target, template: Template, choice: Choice, ask: Ask
 ) -> ScaffoldResult:
-    """For a function of a known signature: the test gives what it does not declare."""
+    """Return a test without an adapter for a function of a known signature.
+
+    The test gives the options that the function's file does not declare.
+    """
     request = Request(
         target.text,
         modes=() if wanted.mode is None else (wanted.mode,),

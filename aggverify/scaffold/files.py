@@ -20,7 +20,7 @@ from aggverify.run.planning.target import Target
 from aggverify.scaffold.origin import requirement
 
 _ROOTS = (".git", "pyproject.toml")
-"""What lies where a project begins."""
+"""Signs of a project's root, the surest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ScaffoldSubject:
     target: str
     """As on a command line in the project's root."""
     sibling: str | None
-    """The file's name with what of it is meant, where it lies next to the test."""
+    """``file.py`` or ``file.py:name``, where that file lies next to the test; else None."""
     options: Mapping[str, Any] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     """Options that only the person can give."""
@@ -69,7 +69,7 @@ class ScaffoldSubject:
 
 _FLAGS = {"modes": "mode"}
 _PLAIN = re.compile(r"[\w ./:=,+-]*")
-"""What means the same in YAML with and without quotes."""
+"""Characters of a command that needs no quotes in YAML."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ from aggverify.world import Pool, Template
 
 _OFFERED = "reduce_{}"
 FEW = 8
+"""Ways to fill unknown parameters that are tried in every form; in the first, all are."""
 LONGEST = 200
-"""Characters of what went wrong."""
-"""Ways to fill unknown parameters that are tried in every form."""
+"""Characters of a message on what went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Probed:
     """The mode it was recognised as."""
     divisor: float | None = None
     engines: tuple[str, ...] = ()
-    """Those under which it is that mode in every layout tried, its usual one first."""
+    """Engines under which it is that mode in every layout tried, its usual one first."""
     ran: bool = False
     among: Mapping[str, Probed] = field(default_factory=dict)
     """By mode, where several ways to fill parameters give several modes."""
@@ -100,12 +100,12 @@ class Probe:
         where = self.target.path
         start = Path.cwd() if where is None else where.parent
         with tempfile.TemporaryDirectory(prefix="aggverify-new-") as name:
-            folder, origin_ = Path(name), origin(self.target)
-            if where is not None and origin_.module is None:
+            folder, source = Path(name), origin(self.target)
+            if where is not None and source.module is None:
                 (folder / where.name).symlink_to(where)
             lines = []
             for n, known in enumerate(tried):
-                text = adapted(self.offer, origin_, replace(known, left=()))
+                text = adapted(self.offer, source, replace(known, left=()))
                 (folder / f"aggverify_probe_{n}.py").write_text(text, encoding="utf-8")
                 lines.append(f"from aggverify_probe_{n} import reduce as {_OFFERED.format(n)}")
             path = folder / "aggverify_probes.py"
@@ -155,8 +155,8 @@ def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, objec
 def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     """Return the one that is right in every layout, or else the first that is a mode at all.
 
-    Where parameters were filled in and several modes come of it, what all of them agree on, next to
-    one of each.
+    Where parameters were filled in and several modes come of it, return what these agree on, with
+    one way to each mode in ``among``.
     """
     wanted = [p for p in found if p.mode is not None and known.mode in (None, p.mode)]
     best = [p for p in wanted if p.engines] or wanted

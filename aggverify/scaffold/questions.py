@@ -38,7 +38,7 @@ def no_answers(question: Question) -> None:
 
 
 def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
-    """With what the person declares of parameters whose names show nothing."""
+    """Add what the person declares of parameters whose names show nothing."""
     answered = dict(known.arguments)
     for parameter in Adapter(offer, known).unknown:
         text = (
@@ -51,23 +51,23 @@ def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
     return replace(known, arguments=answered)
 
 
-OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
+_STEP, _MICRO_BATCH = "step", "micro-batch"
 
 
 def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> CallHints:
-    """With what the person declares of counts that may be the step's or the micro-batch's."""
+    """Add what the person declares of counts that may be the step's or the micro-batch's."""
     answered = dict(probed.known.arguments)
     for parameter, other in others.items():
         text = in_doubt(offer, parameter, probed, other)
-        answer = ask(Question(parameter, text, (OF_THE_STEP, OF_THE_MICRO_BATCH)))
+        answer = ask(Question(parameter, text, (_STEP, _MICRO_BATCH)))
         if answer:
-            whose = probed if answer == OF_THE_STEP else other
+            whose = probed if answer == _STEP else other
             answered[parameter] = Adapter(offer, whose.known).expression(parameter)
     return replace(probed.known, arguments=answered)
 
 
 def in_doubt(offer: Offer, parameter: str, probed: Probed, other: Probed) -> str:
-    """Return the two readings of a count, and what it is with each."""
+    """Return the two readings of a count, and what the function computes with each."""
     what = role(parameter)
     assert what is not None
     of_step, of_part = f"{what.value} ({_shows(probed)})", variants.OF_THE_MICRO_BATCH[what][1]
@@ -95,7 +95,7 @@ def expression(parameter: str, text: str) -> str:
 
 
 def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
-    """With mode and engine, as far as they are known or given; what is not is left to fill in."""
+    """Add mode and engine, as far as they are known or given; what is not is left to fill in."""
     if probed.among:
         answer = ask(_among(offer, probed.among))
         probed = probed.among[answer] if answer else probed
@@ -123,7 +123,7 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
 
 
 def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
-    """Which of mode and engine only its names show: neither a person, nor any call."""
+    """Yield which of mode and engine only names show: neither the person nor a call confirms it."""
     if "mode" in claimed and probed.known.mode is None and probed.mode != claimed["mode"]:
         yield "mode"
     engine = claimed.get("engine")
@@ -132,12 +132,12 @@ def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
 
 
 def _mode(function: str) -> Question:
-    """Return what it implements."""
+    """Return the question which mode it implements."""
     return Question("mode", f"which mode does {function} implement?", tuple(MODES))
 
 
 def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
-    """Return what it implements, where that determines what its parameters are as well."""
+    """Return that question where each mode also means other values of its parameters."""
     lines = [f"which mode does {offer.name} implement?"]
     for mode, probed in among.items():
         adapter = Adapter(offer, probed.known)
@@ -147,7 +147,7 @@ def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
 
 
 def _engine(function: str, right: Sequence[str]) -> Question:
-    """Return what the trainer does: asked where the usual engine is not what it is right under."""
+    """Return the question for the engine, asked where it is not right under the usual one."""
     lines = [f"what does your trainer do? ({function} would be right under {', '.join(right)})"]
     lines += [f"  {e.name}: {e.does}" for e in formulas()]
     return Question("engine", "\n".join(lines), tuple(e.name for e in formulas()))

@@ -54,7 +54,7 @@ OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
     Role.TOKENS: ("sum(int(m.sum()) for m in batch.loss_masks)", "tokens of the micro-batch"),
     Role.SAMPLES: ("len(batch.loss_masks)", "rows of the micro-batch"),
 }
-"""What a count may be as well: how it is written, and what it is."""
+"""The micro-batch's count that a parameter for the step's may mean: its expression, in words."""
 
 
 def other_readings(offer: Offer, known: CallHints) -> Mapping[str, CallHints]:
@@ -80,7 +80,7 @@ def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:
 
 
 def _mode_names(known: CallHints) -> tuple[str, ...]:
-    """Return what a mode may be called, all of the one wanted where there is one."""
+    """Return all names of modes as literals; only those of ``known.mode`` where that is given."""
     own = {name: (name,) for name in MODES}
     theirs = {n: tuple(m.mode for m in meanings) for n, meanings in NAMES.items()}
     named = {**theirs, **own}

@@ -17,7 +17,7 @@ from aggverify.snapshot.taking import Ran, computes_in, pinned, rows
 from aggverify.steps.case import Case
 
 ULPS = 4
-"""Units in the last place by default, up to which a difference is another order of additions."""
+"""Default number of units in the last place that another order of additions may change."""
 
 
 class Level(IntEnum):
@@ -40,7 +40,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One entry, and of a changed one the numbers that moved furthest."""
+    """One entry; of a changed one also the row and place that moved furthest."""
 
     key: EntryKey
     level: Level
@@ -53,7 +53,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """How far numbers may move: ``ulps`` of the precision, and the bound of each by its place."""
+    """How far a row's numbers may move: ``ulps`` of the precision, or the bound of their place."""
 
     ulps: int
     precision: str
@@ -111,7 +111,7 @@ def _judged(subject: Subject, moved: Moved, execution: Execution, own: str, ulps
         level, place = _level(before.values[name], now.values[name], allowed(name))
         if level > worst.level:
             worst = replace(moved, level=level, field=name, place=place)
-    # A digest that differs where all that is stored of it is the same: still not the same bits.
+    # No number moved, and yet what is stored differs: not the same bits.
     return worst if worst.level else replace(moved, level=Level.ULPS, field="losses")
 
 
@@ -136,7 +136,10 @@ def _level(before: Pinned, now: Pinned, allowed: Allowed) -> tuple[Level, int]:
 def _allowances(
     subject: Subject, execution: Execution, own: str, ulps: int
 ) -> Callable[[str], Allowed]:
-    """Of each row of one entry; both sides have the reducer's own roundings."""
+    """Return, by row, how far the numbers of one entry may move.
+
+    Twice the reducer's roundings are allowed, as the record and the run both have them.
+    """
     case, now = execution.case, rows(execution)
     name = min(case.dtype, own, key=lambda each: PRECISIONS[each].p)
     precision, roundings = PRECISIONS[name], 2 * subject.roundings
@@ -157,7 +160,7 @@ def _allowances(
         if field == "value":
             losses = (Fraction(x) if math.isfinite(x) else Fraction(0) for x in case.losses)
             sizes += [abs(w * x) for w, x in zip(weights, losses, strict=False)]
-        far = share * sum(sizes, Fraction(0))
-        return Allowed(ulps, name, [far] * len(row), far * MOST_FACTOR * len(row))
+        bound = share * sum(sizes, Fraction(0))
+        return Allowed(ulps, name, [bound] * len(row), bound * MOST_FACTOR * len(row))
 
     return allowed

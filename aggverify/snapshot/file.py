@@ -1,7 +1,7 @@
 """A snapshot as text: a header that names its subject, then one line an entry, sorted.
 
-What is as it usually is, an entry leaves out: weights that are those of the same step on one rank
-in the same dtype, and losses that are the value.
+An entry leaves out what another number implies: weights equal to those of the same step on one rank
+in the same dtype, and losses equal to the value.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry, broken
 SCHEMA = 3
 MAX_BYTES = 1 << 22
 NO_MODE = "no-mode"
-"""Where a reducer implements none that is known."""
+"""The mode's name where a reducer implements none that is known."""
 ALONE = "dp1.cp1.mb1"
-"""One rank, one micro-batch."""
+"""The layout's name on one rank in one micro-batch."""
 _ORDER = ("value", "losses", "weights")
-_LEFT_OUT = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
-_PLAIN = Claim("", "", "", "").to_json()
+_NOT_WRITTEN = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
+_DEFAULT_CLAIM = Claim("", "", "", "").to_json()
 _SPACE = re.compile(r"\s+")
 
 
@@ -82,28 +82,28 @@ def render(snapshot: Snapshot) -> str:
         for mode, claim in claims
     ]
     entries = snapshot.entries
-    lines += [f"{key} {_less(key, entries)}" for key in sorted(entries)]
+    lines += [f"{key} {_abridged(key, entries)}" for key in sorted(entries)]
     return "\n".join(lines) + "\n"
 
 
-def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """Return the entry without what is as usual."""
+def _abridged(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
+    """Return the entry without the values that others imply."""
     values = dict(entries[key].values)
-    for name, usual in _usual(key, values, entries):
+    for name, usual in _defaults(key, values, entries):
         if str(values.get(name)) == str(usual):
             del values[name]
     return replace(entries[key], values=values)
 
 
-def _more(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
-    """Return the entry with what it leaves out, in the order in which all have it."""
+def _completed(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
+    """Return the entry with the values it leaves out, in the order that all entries have."""
     values = dict(entries[key].values)
-    usual = {n: pinned for n, pinned in _usual(key, values, entries) if n not in values}
+    usual = {n: pinned for n, pinned in _defaults(key, values, entries) if n not in values}
     found = {n: (values | usual)[n] for n in _ORDER if n in values or n in usual}
     return replace(entries[key], values=found | values)
 
 
-def _usual(
+def _defaults(
     key: EntryKey, values: Mapping[str, Pinned], entries: Mapping[EntryKey, PinnedEntry]
 ) -> Iterator[tuple[str, Pinned]]:
     if "value" in values:
@@ -114,9 +114,9 @@ def _usual(
 
 
 def _not_default(claim: Claim) -> dict[str, object]:
-    """Return what is not as it is by default."""
+    """Return the claim's fields that are not at their defaults."""
     data = claim.to_json()
-    return {k: v for k, v in data.items() if k not in _LEFT_OUT and v != _PLAIN[k]}
+    return {k: v for k, v in data.items() if k not in _NOT_WRITTEN and v != _DEFAULT_CLAIM[k]}
 
 
 def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
@@ -167,7 +167,7 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
         mode: _claim(f"{name}, claim {mode}", text_of_claim, target)
         for mode, text_of_claim in claims.items()
     }
-    whole = {key: _more(key, entries) for key in entries}
+    whole = {key: _completed(key, entries) for key in entries}
     return Snapshot(target, environment, known, whole)
 
 
@@ -200,10 +200,10 @@ def _entry(where: str, line: str) -> tuple[EntryKey, PinnedEntry]:
 def _claim(where: str, text: str, target: str) -> Claim:
     path, _, function = target.rpartition(":")
     try:
-        text_of_claim = json.loads(text)
-        if not isinstance(text_of_claim, dict):
+        data = json.loads(text)
+        if not isinstance(data, dict):
             raise ValueError("not an object")
-        return Claim.from_json({**_PLAIN, **text_of_claim, "target": path, "function": function})
+        return Claim.from_json({**_DEFAULT_CLAIM, **data, "target": path, "function": function})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (ValueError, RecursionError) as error:

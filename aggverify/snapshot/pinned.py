@@ -18,7 +18,7 @@ IN_FULL = 8
 """Numbers that are written one by one; equal neighbours once, with their number."""
 _DIGEST = 12
 MOST_FACTOR = 2
-"""No number counts for more in a projection."""
+"""Largest factor of a number in a projection."""
 _ZEROS = re.compile(r"\.?0*(?=p)")
 
 
@@ -95,9 +95,9 @@ def _run(word: str) -> list[float]:
 
 
 def projection(numbers: Sequence[float]) -> float:
-    """Return the sum of each times an irregular factor of its place, the same for ever.
+    """Return the sum of all numbers, each times an irregular but fixed factor of its place.
 
-    What moves between places moves it, too. NaN where something on the way is not finite.
+    Numbers that change places change it, too. NaN where anything on the way is not finite.
     """
     factors = random.Random(0)  # its numbers are those of every Python
     products = [x * (1 + factors.random()) for x in numbers]
@@ -141,5 +141,5 @@ class EntryKey:
 
 
 def broken(where: str, line: str) -> InputError:
-    """Return the error for a line that none of ours is."""
+    """Return the error for a line that no snapshot has."""
     return InputError(f"{where}: not a line of a snapshot: {line!r:.200}; record it again")

@@ -41,7 +41,7 @@ class Compared:
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
-        """What is different from the environment in which it was recorded."""
+        """Differences from the environment in which it was recorded."""
         return tuple(self.environment.differences(self.snapshot.environment))
 
     def at(self, *levels: Level) -> list[Moved]:
@@ -50,7 +50,7 @@ class Compared:
 
     @property
     def fails(self) -> bool:
-        """Whether it is not as recorded: what is near is a warning in another environment."""
+        """Whether it is not as recorded; what is near is a mere warning in another environment."""
         levels = {moved.level for moved in self.entries} - {Level.IDENTICAL}
         return any(not (level.is_near and self.elsewhere) for level in levels)
 
@@ -89,9 +89,8 @@ def check(
 ) -> Compared:
     """Return the reducer of the snapshot, or another ``target``, next to the record.
 
-    Raises AggverifyError where it cannot be run, or may not be: of what a snapshot, which is data,
-    names, a file is run unasked only where it lies in the project, and one's own engine or adapter
-    never.
+    Raises AggverifyError where it cannot be run, or may not be: a snapshot is data. Of what it
+    names, only a file in the project is run unasked, and never one's own engine or adapter.
     """
     wanted = parse_target(target or _found_again(snapshot.target))
     for claim in snapshot.claims.values():
@@ -124,7 +123,7 @@ def check(
 
 
 def _subject(claim: Claim, target: Target, template: Template, adapter: str | None) -> Subject:
-    """Return what was claimed, of what stands there now."""
+    """Return the subject of a recorded claim on the target as it is now."""
     choice = choose(target, template.description, claim.convention if adapter is None else adapter)
     mine = replace(
         claim,

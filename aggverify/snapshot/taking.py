@@ -21,8 +21,9 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 LOSSES = 2
-"""Of the ranks' own losses so many in full: a digest shows that they moved, the value how far."""
+"""Losses of ranks in full, at most: a digest shows that more have moved, the value how far."""
 BATCH = 64
+"""Cases that ranks run at once."""
 Ran = Mapping[EntryKey, Execution]
 
 
@@ -32,7 +33,7 @@ def mode_name(subject: Subject) -> str:
 
 
 def environment(description: Mapping[str, Any]) -> NumericEnvironment:
-    """Of the ranks, as their template process describes it."""
+    """Return the ranks' environment, as their template process describes it."""
     return NumericEnvironment(**description["environment"])
 
 
@@ -69,7 +70,10 @@ def named(layout: Layout) -> str:
 
 
 def run(subject: Subject, executor: Executor, wanted: Iterable[tuple[EntryKey, Case]]) -> Ran:
-    """In batches; a reduction that cases share adds zeros to every token's one number."""
+    """Run the cases in batches, which changes no bit.
+
+    A reduction that cases share only adds zeros to the one number of each token.
+    """
     pairs = list(wanted)
     found: dict[EntryKey, Execution] = {}
     for start in range(0, len(pairs), BATCH):
@@ -80,7 +84,7 @@ def run(subject: Subject, executor: Executor, wanted: Iterable[tuple[EntryKey, C
 
 
 def steady(subject: Subject, executor: Executor) -> Ran:
-    """All of it, seen twice, by other ranks in another order; raises NotJudged where it differs."""
+    """Run all cases twice, by other ranks in another order; raises NotJudged where bits differ."""
     subject.must_reduce()
     wanted = list(cases(subject))
     if not wanted:
@@ -108,7 +112,7 @@ def rows(execution: Execution) -> dict[str, list[float]]:
     if execution.weights is not None:
         found["weights"] = execution.weights.tolist()
     logs = [log for rank in execution.logs for log in rank]
-    # What is no log that a trainer can read is pinned by its absence.
+    # A log that no trainer can read has no row: its absence is what is pinned.
     read = [pair for log in logs if isinstance(log, tuple) for pair in log]
     for name, numbers in sorted(read, key=lambda pair: pair[0]):
         found.setdefault(f"log:{name}", []).extend(numbers)

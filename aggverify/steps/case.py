@@ -19,7 +19,7 @@ from aggverify.steps.layouts import Layout
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
 WRITTEN_IN_FULL = 64
-"""More losses than this are written once if they are all the same."""
+"""Up to so many losses are listed one by one; more are written as runs where that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,13 @@ class Case:
         return Case(self.step, self.layout, losses, self.dtype)
 
     def without_zeros(self) -> Case:
-        """Return the case with 1 for every loss of 0.
+        """Return the case with 1 for every loss of 0: where losses scale weights, 0 hides one.
 
-        In 16 bits, where what is divided by a small one is rounded too coarsely, for each that is
-        smaller than 1.
+        In 16 bits with 1 for every loss smaller than 1 as well: dividing a weight by that would
+        magnify its rounding too much.
         """
-        least = 1.0 if self.dtype in ("bfloat16", "float16") else 5e-324
+        smallest_positive = 5e-324
+        least = 1.0 if self.dtype in ("bfloat16", "float16") else smallest_positive
         losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
         return self if losses == self.losses else self.with_losses(losses)
 
@@ -149,7 +150,7 @@ def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
     except OracleError as error:
         raise InputError(f"the case's step is not valid: {error}") from error
     given = _listed(data["losses"], step.num_response_tokens)
-    # Nearly always nothing but floats, seen without a look at each in Python.
+    # Losses are nearly always floats only: that is found out in C, without a call for each.
     floats = set(map(type, given)) <= {float}
     return step, tuple(given) if floats else tuple(map(_loss, given))
 
@@ -199,7 +200,7 @@ def _text(step: Step, losses: tuple[float, ...], dtype: str) -> str:
 
 @lru_cache(maxsize=64)
 def _known_text(step: Step, losses: bytes, dtype: str) -> str:
-    # By their bytes: of two zeros with different signs one must not pass for the other.
+    # Cached by bytes: 0.0 == -0.0, and one would be returned for the other.
     return _text(step, tuple(np.frombuffer(losses).tolist()), dtype)
 
 
@@ -212,7 +213,7 @@ _known_parts = lru_cache(maxsize=64)(_parts)
 
 
 def _plain(losses: tuple[float, ...]) -> Any:
-    """Return a list; of many losses what they are all, or their runs, where that is shorter."""
+    """Return a list, or for many losses their one value or their runs, where that is shorter."""
     if len(losses) <= WRITTEN_IN_FULL:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)

@@ -21,9 +21,9 @@ TAGS = (
     "bfloat16",
     "float16",
 )
-"""By place; a set of them is written as one number, a bit for each."""
+"""A set of tags is one number: the tag at index n is bit n."""
 ALL = (1 << len(TAGS)) - 1
-_BIT = {kind: 1 << place for place, kind in enumerate(TAGS)}
+_BIT = {tag: 1 << n for n, tag in enumerate(TAGS)}
 
 
 def tags(case: Case) -> int:
@@ -43,7 +43,7 @@ def encode(names: Iterable[str]) -> int:
 
 def decode(number: int) -> tuple[str, ...]:
     """Return the tags in such a number."""
-    return tuple(kind for kind, bit in _BIT.items() if number & bit)
+    return tuple(tag for tag, bit in _BIT.items() if number & bit)
 
 
 @lru_cache(maxsize=16)

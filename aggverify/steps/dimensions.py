@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from aggverify.steps.case import Case, ranks_sharing_groups, ranks_with_parts
@@ -10,20 +10,20 @@ from aggverify.steps.case import Case, ranks_sharing_groups, ranks_with_parts
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One of them, by the feature that is claimed or disclaimed with it."""
+    """A size or kind of step, with the feature by which it is claimed or disclaimed."""
 
     feature: str
     title: str
-    """After "refuses"."""
+    """Follows "refuses" in a sentence."""
     size: Callable[[Case], int]
-    """How far a case goes in it; 1 is nothing."""
+    """The case's size in it; 1 where the case has nothing of it."""
     concerned: Callable[[Case], set[int]]
-    """The ranks that can see it."""
+    """The ranks that can see it, and so must refuse it."""
     many: bool = False
-    """Whether it has sizes, so that it can be declined beyond one of them."""
+    """Whether it has more sizes than one and two, so that only larger ones can be declined."""
 
 
-def _everybody(case: Case) -> set[int]:
+def _all_ranks(case: Case) -> set[int]:
     return set(range(case.layout.world_size))
 
 
@@ -33,9 +33,13 @@ def _sliced(kind: str) -> Callable[[Case], int]:
 
 def _holders(case: Case, samples: set[int]) -> set[int]:
     """Return the ranks that any of these samples is dealt to."""
+    return _ranks(case, {d for d, _, cell in case.layout.cells() if samples & set(cell)})
+
+
+def _ranks(case: Case, dp_ranks: Iterable[int]) -> set[int]:
+    """Return the ranks of the world at these data-parallel places."""
     cp = case.layout.cp_size
-    found = {d for d, _, cell in case.layout.cells() if samples & set(cell)}
-    return {d * cp + c for d in found for c in range(cp)}
+    return {d * cp + c for d in dp_ranks for c in range(cp)}
 
 
 def _fanned_out(case: Case) -> set[int]:
@@ -45,25 +49,19 @@ def _fanned_out(case: Case) -> set[int]:
 
 def _side_by_side(case: Case) -> set[int]:
     """Return the ranks that see several samples of a rollout in one micro-batch."""
-    rollouts = [set(members) for members in case.step.rollouts.values()]
-    cp = case.layout.cp_size
-    found = {
-        d for d, _, cell in case.layout.cells() if any(len(r & set(cell)) > 1 for r in rollouts)
-    }
-    return {d * cp + c for d in found for c in range(cp)}
+    rollouts, cells = [set(r) for r in case.step.rollouts.values()], case.layout.cells()
+    return _ranks(case, {d for d, _, cell in cells if any(len(r & {*cell}) > 1 for r in rollouts)})
 
 
 def _ragged(case: Case) -> set[int]:
-    """Return the ranks whose own micro-batches differ.
+    """Return the ranks with micro-batches of different sizes.
 
-    All of them where only those of several do.
+    All ranks, where each one's are of one size, but not of the same one as every other's.
     """
-    layout = case.layout
-    rows = [{len(cell) for cell in rank} for rank in layout.micro_batches]
-    if len(set[int]().union(*rows)) == 1:
+    sizes = [{len(cell) for cell in rank} for rank in case.layout.micro_batches]
+    if len(set[int]().union(*sizes)) == 1:
         return set()
-    uneven = [d for d, row in enumerate(rows) if len(row) > 1] or range(len(rows))
-    return {d * layout.cp_size + c for d in uneven for c in range(layout.cp_size)}
+    return _ranks(case, [d for d, own in enumerate(sizes) if len(own) > 1] or range(len(sizes)))
 
 
 def _content(feature: str, title: str, concerned: Callable[[Case], set[int]]) -> Dimension:
@@ -75,23 +73,23 @@ DIMENSIONS: tuple[Dimension, ...] = (
         "context-parallel",
         "context parallelism",
         lambda case: case.layout.cp_size,
-        _everybody,
+        _all_ranks,
         many=True,
     ),
     Dimension(
-        "data-parallel", "data parallelism", lambda case: case.layout.dp_size, _everybody, many=True
+        "data-parallel", "data parallelism", lambda case: case.layout.dp_size, _all_ranks, many=True
     ),
     Dimension(
         "micro-batches",
         "several micro-batches",
         lambda case: case.layout.num_microbatches,
-        _everybody,
+        _all_ranks,
         many=True,
     ),
-    Dimension("bshd", "context parallelism over padded rows", _sliced("bshd"), _everybody),
-    Dimension("contiguous", "contiguous context parallelism", _sliced("contiguous"), _everybody),
+    Dimension("bshd", "context parallelism over padded rows", _sliced("bshd"), _all_ranks),
+    Dimension("contiguous", "contiguous context parallelism", _sliced("contiguous"), _all_ranks),
     Dimension(
-        "gathered", "losses gathered over context parallelism", _sliced("gathered"), _everybody
+        "gathered", "losses gathered over context parallelism", _sliced("gathered"), _all_ranks
     ),
     _content("straddling-groups", "split prompt groups", ranks_with_parts),
     _content(
@@ -101,7 +99,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     _content("fan-out", "rollouts of several samples", _side_by_side),
     _content("ragged-micro-batches", "micro-batches of different sizes", _ragged),
 )
-"""The wider ones first: where they differ no other is needed."""
+"""The wider ones first: a refusal that one of them explains needs no narrower one."""
 
 BY_FEATURE = {dimension.feature: dimension for dimension in reversed(DIMENSIONS)}
 """The widest of each feature."""

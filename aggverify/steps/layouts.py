@@ -23,7 +23,7 @@ Piece = tuple[int, int]
 """A half-open range of response-token indices of one sample."""
 Index = npt.NDArray[np.int64]
 MAX_RANKS = 64
-"""Of a layout read from JSON."""
+"""A layout read from JSON may have no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def zigzag_pieces(
 
 
 def zigzag_chunks(total: int, cp_size: int, cp_rank: int, chunk: int) -> Iterator[Piece]:
-    """Yield the rank's positions of a sequence, beyond its end, too: first half, second half."""
+    """Yield the rank's two chunks as positions of a sequence, which may lie beyond its end."""
     q = chunk or -(-total // (2 * cp_size))
     for first in (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q):
         yield first, first + q
@@ -168,7 +168,7 @@ def contiguous_pieces(
 
 
 def contiguous_chunks(samples: Sequence[Sample], cp_size: int, cp_rank: int) -> Iterator[Piece]:
-    """Yield the rank's chunk of a pack as positions of each sample, also outside of it."""
+    """Yield the rank's chunk of a pack as positions of each sample, which may lie outside it."""
     q = -(-sum(s.total_length for s in samples) // cp_size)
     start = 0
     for s in samples:
@@ -178,8 +178,8 @@ def contiguous_chunks(samples: Sequence[Sample], cp_size: int, cp_rank: int) -> 
 
 def clipped(ranges: Iterable[Piece], length: int) -> tuple[Piece, ...]:
     """Ranges, without what is below 0 or beyond ``length``."""
-    clipped = ((max(a, 0), min(b, length)) for a, b in ranges)
-    return tuple((a, b) for a, b in clipped if a < b)
+    inside = ((max(a, 0), min(b, length)) for a, b in ranges)
+    return tuple((a, b) for a, b in inside if a < b)
 
 
 def owned_pieces(
@@ -226,8 +226,8 @@ def visible_pieces(
 
 
 def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
-    """Return the indices of those of these pieces that begin at ``starts``, in local order."""
-    joined: list[tuple[int, int]] = []
+    """Return flat token indices, in local order; ``starts``: the first token of each sample."""
+    joined: list[Piece] = []
     for start, parts in zip(starts, pieces, strict=True):
         for a, b in parts:
             first = joined.pop()[0] if joined and joined[-1][1] == start + a else start + a

@@ -18,7 +18,7 @@ from aggverify.oracles import Sample, Step
 _SAMPLE = re.compile(r"(?:(\d{1,9})/)?((?:[01](?:\{\d{1,7}\})?)*)")
 _RUN = re.compile(r"([01])(?:\{(\d+)\})?")
 _MOST = 1 << 20
-"""Response tokens of a sample that is written so."""
+"""Response tokens that one sample in this notation may have."""
 
 
 def parse_step(text: str) -> Step:

@@ -13,10 +13,10 @@ from aggverify.steps.reordering import in_order, reordered
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``columns``: masked tokens behind every response.
+    """``columns``: masked tokens added behind every response.
 
-    ``even``: up to the widest one first. ``dummy``: a fully masked copy of each micro-batch's first
-    sample.
+    ``even``: before that, all responses are padded to the widest. ``dummy``: every micro-batch gets
+    a fully masked copy of its first sample.
     """
 
     columns: int = 0
@@ -56,7 +56,7 @@ def stripped(case: Case) -> tuple[Case, list[int]]:
     Masked tokens behind the last unmasked one go (a fully masked response keeps one token), and so
     do fully masked samples whose rollout has another sample.
     """
-    kept = _content(case)
+    kept = _samples_with_content(case)
     cells = tuple(
         tuple(tuple(i for i in cell if i in kept) or cell[:1] for cell in rank)
         for rank in case.layout.micro_batches
@@ -76,8 +76,8 @@ def stripped(case: Case) -> tuple[Case, list[int]]:
     return replace(bare, step=Step(tuple(samples)), losses=losses), places
 
 
-def _content(case: Case) -> set[int]:
-    """Return the samples with an unmasked token, and one of each rollout that has none."""
+def _samples_with_content(case: Case) -> set[int]:
+    """Return the samples with an unmasked token, and the first of each rollout without any."""
     samples = case.step.samples
     kept = {i for i, s in enumerate(samples) if s.num_unmasked}
     for members in case.step.rollouts.values():
@@ -89,7 +89,7 @@ def _content(case: Case) -> set[int]:
 def fully_padded(case: Case) -> Case:
     """Return a case padded in every way that its layout allows.
 
-    Rows dealt in order get no dummies.
+    Rows dealt in order get no dummies: these stand at the end of the step, and so out of order.
     """
     padding = Padding(columns=1, even=True, dummy=not in_order(case.layout))
     return with_padding(case, padding)

@@ -73,13 +73,13 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
 
 
 def interleaved(case: Case) -> Case:
-    """Return the case with the last of every rollout first in its micro-batch.
+    """Return the case with samples of one rollout or prompt group apart in every micro-batch.
 
-    Of those the last of every prompt group come first, then the ones before them: no samples of
-    several lie side by side.
+    The last sample of every rollout comes first, then the last but one of each, and so on; among
+    these the last of every prompt group first.
     """
     of_rollout, of_group = (
-        {i: n for members in units.values() for n, i in enumerate(reversed(members))}
+        {i: from_end for members in units.values() for from_end, i in enumerate(reversed(members))}
         for units in (case.step.rollouts, case.step.groups)
     )
     cells = tuple(
@@ -90,9 +90,9 @@ def interleaved(case: Case) -> Case:
 
 
 def shuffled(case: Case) -> Case:
-    """Return a case in an order that its own sizes determine.
+    """Return the case in a random order whose seed is its own sizes: the same one every time.
 
-    Rows dealt in order stay whole groups.
+    Where rows are dealt in order, whole prompt groups change places.
     """
     step = case.step
     rng = random.Random(len(step.samples) * 1009 + step.num_response_tokens)

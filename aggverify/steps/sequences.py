@@ -1,7 +1,7 @@
-"""Whole sequences, prompts included: ids of their tokens, and of which positions a rank has logits.
+"""Whole sequences, prompts included: their token ids, and the positions whose logits a rank has.
 
 The logit at a position predicts the next one's token. A response without a prompt follows one more
-token, as after a tokenizer's first: else nothing would predict its beginning.
+token, like a tokenizer's first one: otherwise nothing would predict its beginning.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from aggverify.steps.layouts import (
 )
 
 _DISTINCT, _MANY = 512, 61
-"""Each token of a step has its own id, or, where there are more, its neighbours have."""
+"""Up to 512 tokens have an id each; those of more repeat every 61, so that neighbours differ."""
 NOTHING = -1
-"""The token that a position of a prompt, or the last one, predicts of a response."""
+"""Stands for the predicted response token at positions that predict none."""
 
 
 def before(sample: Sample) -> int:
@@ -37,14 +37,14 @@ def before(sample: Sample) -> int:
 
 @lru_cache(maxsize=16)
 def vocabulary(step: Step) -> int:
-    """Ids there are; 0 is no token's."""
+    """Return the number of ids; 0 is no token's."""
     tokens = sum(before(s) + s.response_length for s in step.samples)
     return 1 + (tokens if tokens <= _DISTINCT else _MANY)
 
 
 @lru_cache(maxsize=16)
 def token_ids(step: Step) -> tuple[Index, ...]:
-    """Of each sample, the ids of its tokens; int64."""
+    """Return each sample's token ids; int64."""
     lengths = [before(s) + s.response_length for s in step.samples]
     firsts = accumulate(lengths, initial=0)
     most = vocabulary(step) - 1
@@ -52,9 +52,9 @@ def token_ids(step: Step) -> tuple[Index, ...]:
 
 
 class SequenceRows(NamedTuple):
-    """Positions whose logits a rank has.
+    """Positions whose logits a rank has, one row each.
 
-    Of which samples, and which token of the step's responses each predicts, or NOTHING.
+    ``token``: which of the step's response tokens the row predicts, or NOTHING.
     """
 
     sample: Index
@@ -63,7 +63,7 @@ class SequenceRows(NamedTuple):
 
 
 def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> SequenceRows:
-    """Those of a micro-batch, in the order of its samples and of the rank's chunks."""
+    """Return the rank's rows of a micro-batch, in order of its samples and of the rank's chunks."""
     parts = []
     for i, own in zip(members, row_positions(step, members, layout, cp_rank), strict=True):
         sample, first = step.samples[i], step.offsets[i]

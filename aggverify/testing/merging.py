@@ -39,9 +39,9 @@ def document(verdicts: Iterable[Verdict]) -> Document:
         key = (v.target, v.function, v.convention, v.engine, v.mode_name, v.divisor)
         groups.setdefault(key, []).append(v)
     merged = tuple(map(_merged, groups.values()))
-    open_ones = not all(v.conforms for v in merged)
+    conforms = all(v.conforms for v in merged)
     incomplete = next((v.incomplete for v in merged if v.incomplete), None)
-    code = 1 if any(v.fails for v in merged) else 2 * open_ones
+    code = 1 if any(v.fails for v in merged) else 0 if conforms else 2
     return Document(SCHEMA, __version__, environment(), code, None, incomplete, merged, (), ())
 
 
@@ -66,7 +66,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
 
 
 def _each_check(parts: Sequence[Verdict]) -> Iterable[CheckRecord]:
-    """Every check once, also where several tests run it: as the one in which it failed."""
+    """Return every check once; of several tests that run it, one in which it failed."""
     found: dict[str, CheckRecord] = {}
     for check in (check for part in parts for check in part.checks):
         if check.name not in found or check.state is State.FAILED:
@@ -77,7 +77,7 @@ def _each_check(parts: Sequence[Verdict]) -> Iterable[CheckRecord]:
 def _one_cause_each(findings: Sequence[FindingRecord]) -> Iterable[FindingRecord]:
     """Every finding once; those with one diagnosis have one cause, whichever tests made them."""
     first: dict[tuple[object, ...], str] = {}
-    # One that is expected in one test may break another.
+    # A finding that one test expects may fail another: the failing one comes last, and is kept.
     ordered = sorted(findings, key=lambda finding: finding.fails)
     for finding in {finding.id: finding for finding in ordered}.values():
         if finding.diagnosis is None and not finding.bugs:
@@ -120,7 +120,7 @@ def _kinds(names: Iterable[str]) -> tuple[str, ...]:
     return case_tags.decode(case_tags.encode(names))
 
 
-def _never(of: Covered) -> Mapping[str, str]:
+def _warnings_of_lines(of: Covered) -> Mapping[str, str]:
     """Return the warnings of lines and conditions that all of it deserves, by code."""
     seen = branch_coverage.BranchCoverage()
     for kind, ran in of.lines.items():
@@ -138,14 +138,11 @@ def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:
     for part in parts:
         for margin in part.margins:
             found.setdefault(margin.dtype, []).append(margin)
-    return tuple(reduce(_wider, margins) for _, margins in sorted(found.items()))
+    return tuple(reduce(_worse_of, margins) for _, margins in sorted(found.items()))
 
 
-def _wider(one: Margin, other: Margin) -> Margin:
-    """Return the worst seen in either.
-
-    What is caught is the least that some check would have caught.
-    """
+def _worse_of(one: Margin, other: Margin) -> Margin:
+    """Return the larger error, and the smaller factor that one of both would have caught."""
     a, b = one.reported_loss, other.reported_loss
     return Margin(
         one.dtype,
@@ -164,19 +161,18 @@ def _wider(one: Margin, other: Margin) -> Margin:
 def _by_size(one: Margin, other: Margin) -> Iterator[SizeMargin]:
     """Of every size the worst seen in either."""
     shares = sorted((s.tokens, s.worst_error_over_bound) for m in (one, other) for s in m.by_size)
-    # Sorted, so that of each size the worst comes last.
-    worst = dict(shares)
+    worst = dict(shares)  # sorted, so that of each size the worst comes last and is kept
     return (SizeMargin(tokens, share) for tokens, share in worst.items())
 
 
 def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:
-    """Yield what one check has not seen another may have; what one has seen stays."""
+    """Yield a warning of absence only where every check has it, any other where one has."""
     ran = [part for part in parts if part.executed]
     found: dict[str, list[Warned]] = {}
     for part in ran:
         for warning in part.warnings:
             found.setdefault(warning.code, []).append(warning)
-    never = _never(_covered(parts))
+    never = _warnings_of_lines(_covered(parts))
     for code, given in found.items():
         if CODES[code].of_absence and len(given) < len(ran):
             continue

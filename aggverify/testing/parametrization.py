@@ -22,7 +22,7 @@ Names = str | Sequence[str]
 Entry = tuple[str, str]
 """An expected failure: ``('AGV206:k3f9a1', 'groups are never split here')``."""
 Xfail = Sequence[Entry] | str
-"""Some, or the file that has them."""
+"""Several entries, or the path of a baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ConformanceCell:
     mode: str | None = None
     engine: str | None = None
     modes: tuple[str, ...] = ()
-    """All that are named with it: a reducer that takes its mode must distinguish these."""
+    """All modes of the test's line: a reducer that takes its mode must distinguish them."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Of ``aggverify check``, by name."""
     xfail: tuple[Entry, ...] = ()
@@ -65,10 +65,8 @@ def cells(
         raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has its own tests")
     each, file = texts(engines) or (None,), xfail if isinstance(xfail, str) else None
     expected = () if isinstance(xfail, str) else tuple(map(_entry, xfail))
-    for engine in each:
-        request(
-            target, {**options, "mode": modes or None, "engine": engine}
-        )  # what it refuses, now
+    for engine in each:  # what cannot be requested is an error of collection
+        request(target, {**options, "mode": modes or None, "engine": engine})
     for mode, engine in product(modes or (None,), each):
         for name in names:
             if not chosen or name in chosen:
@@ -132,7 +130,7 @@ def parametrize_with_checks(
 
 
 def _marked(found: Sequence[ConformanceCell], *, named: bool = False) -> Callable[[Test], Test]:
-    """Keep tests of one reducer together under ``--dist loadgroup``, which so imports it once."""
+    """Parametrize; ``--dist loadgroup`` keeps tests of one reducer together: one import of it."""
     parameters = [
         pytest.param(
             cell,

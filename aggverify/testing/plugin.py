@@ -24,11 +24,11 @@ OPTIONS = (
     ("report", "also write json, junit, md, html or text reports (comma-separated)"),
 )
 _KEPT: pytest.StashKey[Kept] = pytest.StashKey()
-"""Of a test, for the summary."""
+"""In a test's stash: what it leaves for the summary."""
 _PROCESS: pytest.StashKey[int] = pytest.StashKey()
-"""Of a session: the process it began in."""
+"""In the config's stash: the process that the session began in."""
 SHARED = "aggverify_shared"
-"""Of a worker's input: a folder that all workers have."""
+"""Key of a worker's input: the path of a folder that all workers share."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,10 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keep pytest from compiling every module of ours anew.
+    """Keep pytest from rewriting the assertions of every module of ours.
 
-    It would do so for the sake of assertions in them, as of all that bring a plugin: a second in
-    every process, where nothing is cached.
+    It does so for packages that have a plugin, which takes a second in every process without a
+    cache.
     """
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("aggverify")
@@ -118,7 +118,7 @@ def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: SessionStat
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attributes of a report travel from worker to controller with it."""
+    """Put what a test leaves into its report, which travels from worker to controller."""
     report = yield
     kept = item.stash.get(_KEPT, None)
     if kept is not None and report.when == "setup":
@@ -131,7 +131,7 @@ def pytest_runtest_makereport(
 
 
 def _folder(config: Any) -> Path:
-    """One below pytest's own base folder, which it tidies itself, whatever ends this session."""
+    """Make a folder below pytest's base folder, which pytest tidies whatever ends the session."""
     made: Path = config._tmp_path_factory.mktemp("aggverify")
     return made
 

@@ -18,7 +18,7 @@ from aggverify.run.search.smoke import taken
 from aggverify.world import Pool, Template
 
 MOST_REDUCERS = 2
-"""Whose ranks are kept: tests come file by file, and ranks take memory."""
+"""Reducers whose ranks are kept: tests come file by file, and ranks take memory."""
 
 Key = tuple[str, str | None, RankKind, str | None]
 
@@ -47,7 +47,7 @@ class SharedRanks:
         self._failed: dict[Key, AggverifyError] = {}
 
     def of(self, wanted: Request) -> Loaded:
-        """Return the request's reducer; ranks not used for longest are ended.
+        """Return the request's reducer, loaded; too many loaded ones end the least recently used.
 
         Raises AggverifyError, every time the same for what could not be imported once.
         """

@@ -64,7 +64,7 @@ class Result:
 
 
 def is_as_expected(verdict: Verdict) -> bool:
-    """Whether it shows the finding that is accepted, and no other."""
+    """Whether it has findings, all of them accepted."""
     return bool(verdict.findings) and all(f.waived is not None for f in verdict.findings)
 
 
@@ -118,6 +118,6 @@ def _not_judged(found: Result) -> str | None:
 
 
 def _briefly(finding: FindingRecord) -> str:
-    """Return the message of all tests of a reducer that does not get through a step."""
+    """Return the code, title and first line of a finding."""
     first_line = finding.message.partition("\n")[0]
     return f"{finding.code} {finding.title}: {first_line}"

@@ -36,7 +36,7 @@ class PreparedSubject:
 
     subject: Subject
     first: ReportedFinding | None
-    """How it fails on the simplest step: then nothing else is found out."""
+    """How it fails on the simplest step: then nothing else of it is looked into."""
 
 
 class SessionState:
@@ -70,7 +70,7 @@ class SessionState:
 
         Cases that earlier runs have stored come first; counterexamples are stored.
         """
-        wanted, known, executor = self._ready(cell)
+        wanted, known, executor = self._with_discovery(cell)
         if self._stored is None:
             self._stored = store.every(self._report_dir)
         stored, unread = self._stored
@@ -92,7 +92,7 @@ class SessionState:
 
         ``reason``: why it is. Raises AggverifyError where nothing can be judged.
         """
-        _, known, executor = self._ready(cell)
+        _, known, executor = self._with_discovery(cell)
         if not store.is_about(stored, known.subject):
             raise InputError(
                 f"case {stored.id} was stored of {stored.whose[0]} with other options than this "
@@ -123,14 +123,14 @@ class SessionState:
         except OracleError as error:
             raise InputError(str(error)) from None
 
-    def _ready(self, cell: ConformanceCell) -> tuple[Request, PreparedSubject, Executor]:
-        """With all that is found out before any check, once for every reducer, mode and engine."""
+    def _with_discovery(self, cell: ConformanceCell) -> tuple[Request, PreparedSubject, Executor]:
+        """Return request, subject and executor; what precedes all checks runs once per subject."""
         wanted = self._request(cell)
         loaded = self._ranks.of(wanted)
         key = repr((wanted, cell.mode))
         if key not in self._known:
             try:
-                self._known[key] = self._found_out(cell, wanted, loaded)
+                self._known[key] = self._prepared(cell, wanted, loaded)
             except OracleError as error:  # a person's own oracle can be wrong on any step
                 self._known[key] = InputError(str(error))
             except AggverifyError as error:
@@ -150,7 +150,7 @@ class SessionState:
                 given[key] = placed(given[key], self._root)
         return request(placed(cell.target, self._root), given)
 
-    def _found_out(self, cell: ConformanceCell, wanted: Request, loaded: Loaded) -> PreparedSubject:
+    def _prepared(self, cell: ConformanceCell, wanted: Request, loaded: Loaded) -> PreparedSubject:
         subject, executor = _chosen(loaded.subjects(wanted), cell), loaded.executor
         first: ReportedFinding | None = None
 

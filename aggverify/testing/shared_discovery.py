@@ -1,4 +1,4 @@
-"""What one process has found out of a reducer, for all that test it: a file, written by the first.
+"""What the first process has found out of a reducer, in a file for all processes that test it.
 
 ``pytest -n`` starts several processes, and each would settle mode, engine and precision by itself.
 """
@@ -24,12 +24,10 @@ Find = Callable[[], Subject | None]
 
 
 def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None:
-    """Return what ``find`` makes of the subject, once for all processes with this directory.
+    """Return what ``find`` makes of the subject: one process runs it, others wait for its file.
 
-    Who comes meanwhile waits.
-
-    None is not shared, nor what is raised: then everyone finds it out. The directory is the
-    session's own; without one there is no other to share with.
+    None is not shared, nor what is raised: then each process finds it out. The directory is the
+    session's own; None where there is a single process.
     """
     if directory is None:
         return find()
@@ -46,7 +44,7 @@ def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None
 
 @contextmanager
 def _turn(lock: Path) -> Iterator[None]:
-    """One process at a time has it; a process that dies leaves it."""
+    """Hold the lock, which one process at a time can, and which a process that dies releases."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -129,7 +129,7 @@ def _given(data: Any) -> Argument:
 
 
 def _as_it_is(data: Any) -> Any:
-    return data  # an unknown field, which the answer has no place for
+    return data  # a field that no answer has: making an Answer of it raises TypeError
 
 
 def _number(data: Any) -> int:

@@ -47,7 +47,7 @@ class ArgumentWatch:
 
 
 class WatchedModule:
-    """A module whose functions are watched."""
+    """A module whose functions are watched, by whatever ``watch.function`` does."""
 
     def __init__(self, module: Any, watch: Any) -> None:
         self._module, self._watch = module, watch

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.trainer.argument_changes import WatchedModule
-from aggverify.trainer.wrapping import around
+from aggverify.trainer.wrapping import around, positional_names
 
 MOST, LONGEST = 60, 200
 """Values listed, and characters of each."""
@@ -42,19 +41,12 @@ class RecordedArguments:
         return around(function, showing)
 
     def module(self, module: Any) -> Any:
-        """Return the module with all its functions so."""
+        """Return the module with the arguments of all its functions written down."""
         return WatchedModule(module, self)
 
 
 def _named(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    try:
-        names = [
-            p.name
-            for p in inspect.signature(function).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):  # a function without one
-        names = []
+    names = positional_names(function)
     for n, value in enumerate(args):
         yield (names[n] if n < len(names) else f"argument {n + 1}"), value
 
@@ -78,11 +70,11 @@ def _arguments(name: str, value: Any) -> Iterator[Argument]:
         for n, item in enumerate(value):
             yield from _arguments(f"{name}[{n}]", item)
     else:
+        # The text of any other object is little more than its address in memory.
         plain = value is None or isinstance(value, bool | int | float | str | list | tuple)
         yield name, type(value).__name__, _cut(value) if plain else ""
 
 
 def _cut(value: Any) -> str:
-    """Its text; that of an object of another kind has its address in memory, and no more."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -13,7 +13,7 @@ from aggverify.steps.case import Case
 MOST_ELSEWHERE = 1 << 40
 """Tokens that a step may pretend to have elsewhere."""
 GROUPS = "groups"
-"""In an assignment's place: layouts whose process groups are to be made, nothing else."""
+"""The one key of a job that is no assignment: layouts whose process groups are to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Assignment:
     term: int | None = None
     """The one that has values (modulo their number); None for the losses."""
     arrival: str = ""
-    """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
+    """When asynchronous collectives complete (``world.deferred_completion``); "" for any time."""
     scale: float = 1.0
     """What the candidate's loss is multiplied by before backward."""
     under: str = ""
@@ -61,14 +61,13 @@ class Assignment:
     experts: bool = False
     """Whether the model of a whole training step has experts."""
     virtual: tuple[int, ...] = ()
-    """Ranks of the layout that this process is, one after another; none where it is itself."""
+    """Ranks of the layout that this process plays, one after another; empty for its own rank."""
     note: int = 0
-    """What runs of the candidate is noted apart from all that has another number."""
+    """Lines that run are noted apart from those of assignments with another number."""
     noted: bool = False
-    """Whether it is noted of every case, with how far conditions are from going the other way,
-    apart from all where it is not."""
+    """As in ``RunSpec``: these, too, are noted apart."""
     usual: bool = False
-    """Whether it was noted of many like it: of this one where that costs nothing."""
+    """Whether many like it were noted already: its lines are only where that costs nothing."""
     record: bool = False
     """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 

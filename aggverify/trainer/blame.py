@@ -97,7 +97,7 @@ def _unknown(how: Convention | PerCallConvention, error: BaseException) -> str |
             passed, required = _PASSED.search(text), _REQUIRED.search(text)
             if passed:
                 return f"it does not take `{passed[1]}`"
-            return f"it requires {required[1].replace(chr(39), '`')}" if required else text
+            return "it requires " + required[1].replace("'", "`") if required else text
         return text
     return f"{type(error).__name__}: {text} ({raised_by})" if raised_by else None
 
@@ -115,19 +115,20 @@ def _stands_in(thing: Any) -> bool:
 def _raised_by(path: str, error: BaseException) -> str:
     """Return the line of the convention that raised it, "" where the candidate's code did.
 
-    A method of an object of ours that the candidate has called rightly or wrongly is its own.
+    What code of ours raises is the candidate's, too, where the candidate has called it.
     """
-    found = [
+    every = [
         (frame.filename, frame.lineno, owner(frame.filename))
         for frame in traceback.extract_tb(error.__traceback__)
     ]
-    found = [frame for frame in found if frame[2] in ("candidate", "ours")]
-    if not found:
+    frames = [frame for frame in every if frame[2] in ("candidate", "ours")]
+    if not frames:
         return ""
-    file, line, whose = found[-1]
-    theirs = any(w == "candidate" and f != path for f, _, w in found)
-    own = file == path or (whose == "ours" and not theirs)
-    return f"{Path(file).name}, line {line}" if own else ""
+    file, line, whose = frames[-1]
+    # The file of a person's adapter is the convention, though it counts as the candidate's code.
+    in_candidate = any(w == "candidate" and f != path for f, _, w in frames)
+    by_convention = file == path or (whose == "ours" and not in_candidate)
+    return f"{Path(file).name}, line {line}" if by_convention else ""
 
 
 @lru_cache(maxsize=16)

@@ -17,12 +17,14 @@ from aggverify.conventions.candidate_callable import Offer
 
 _ANY = ("*args", "**kwargs")
 _LOSS = "compute_loss"
+"""The method of Hugging Face's Trainer."""
+_MISSING = object()
 
 
 def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
     """Every public callable, methods of its own classes last.
 
-    And what the person named, be it what it may, if there is such.
+    Also what the person named where it exists, callable or not.
     """
     written = _Written(module)
     public = {n: v for n, v in vars(module).items() if not n.startswith("_") and _callable(v)}
@@ -37,8 +39,8 @@ def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
     if holder is not None and _is_plain_method(holder, value, named.rpartition(".")[2]):
         return [*found, _method(holder, named, value, tried=True)]
     offer, (owner, _, last) = written.offer(named, value), named.rpartition(".")
-    made = inspect.ismethod(value) and not isinstance(value.__self__, type)
-    return [*found, replace(offer, owner=owner) if made and last == _LOSS else offer]
+    of_object = inspect.ismethod(value) and not isinstance(value.__self__, type)
+    return [*found, replace(offer, owner=owner) if of_object and last == _LOSS else offer]
 
 
 def reached(module: ModuleType, name: str, *, bound: bool) -> Any:
@@ -57,13 +59,6 @@ def reached(module: ModuleType, name: str, *, bound: bool) -> Any:
 def _object(holder: type) -> Any:
     """One object for all calls, as where a file makes it."""
     return holder()
-
-
-class _Missing:
-    pass
-
-
-_MISSING = _Missing()
 
 
 def _looked_up(module: ModuleType, named: str) -> tuple[Any, Any]:
@@ -90,10 +85,10 @@ def _methods(kind: type, name: str, named: str | None) -> Iterator[Offer]:
             public = [m for m in vars(base) if m == called or not m.startswith("_")]
             new = [m for m in public if m not in seen]
             seen.update(new)
-            plain = (m for m in new if _is_plain_method(kind, getattr(kind, m, None), m))
-            for own in (f"{name}.{m}" for m in plain):
-                value = getattr(kind, own.rpartition(".")[2])
-                yield _method(kind, own, value, tried=own == named)
+            for method in new:
+                value, dotted = getattr(kind, method, None), f"{name}.{method}"
+                if _is_plain_method(kind, value, method):
+                    yield _method(kind, dotted, value, tried=dotted == named)
 
 
 def _method(holder: type, named: str, value: Any, *, tried: bool = False) -> Offer:
@@ -232,10 +227,9 @@ def _is_module(kind: type) -> bool:
 
 
 def _of_class(name: str, kind: type) -> Offer:
-    """Return a class as what its objects take when they are called.
+    """Return a class with what its objects take when they are called, and why it is no reducer.
 
-    It is no reducer, an object may be one. A trainer is given as what its loss takes, of which a
-    convention makes the object.
+    A trainer comes with what its loss takes: a convention makes the object.
     """
     if (trainer := _of_trainer(name, kind)) is not None:
         return trainer

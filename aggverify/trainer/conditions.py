@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -44,9 +45,9 @@ class Jump:
     index: int
     truth: bool
     target: frozenset[int]
-    """Offsets at which a jump may be seen to arrive: its target's, behind what extends it too."""
+    """Offsets at which it may be seen to arrive: its target, or what follows a prefix there."""
     after: frozenset[int]
-    """Those where it has not jumped."""
+    """The same for the next instruction, which comes where it does not jump."""
 
     def outcome(self, offset: int) -> int | None:
         """Return :func:`outcome`'s number of what was decided, if that is the next instruction."""
@@ -64,7 +65,8 @@ def outcome(index: int, truth: bool) -> int:
 class _Leaf:
     position: Position
     is_none: bool | None
-    """Of ``x is None`` and ``x is not None``, looked at by one instruction: which; else None."""
+    """True of ``x is None``, False of ``x is not None``: one instruction tests it and jumps. None
+    of any other test."""
     condition: Condition
 
 
@@ -78,6 +80,7 @@ class Conditions:
             leaves.setdefault(leaf.position, leaf)
         self._leaves = leaves
         kept = [leaf.condition.line not in refusing for leaf in leaves.values()]
+        # By their places in the source first; below, by place among those that code jumps on.
         self._index = {p: n for n, p in enumerate(leaves) if kept[n] and leaves[p].condition.text}
         every = [leaf.condition for leaf in leaves.values()]
         found: dict[int, Condition] = {}
@@ -93,7 +96,7 @@ class Conditions:
         self.all: Sequence[Condition] = [found[n] for n in sorted(found)]
 
     def of(self, code: CodeType) -> dict[int, Jump]:
-        """Return the jumps of one code object by their offset, and that of what extends them."""
+        """Return the jumps of one code object by their offset, and by those of their prefixes."""
         found: dict[int, Jump] = {}
         instructions = _instructions(code)
         arrivals = dict(_arrivals(instructions))
@@ -120,7 +123,9 @@ class Conditions:
 def _truth(name: str, is_none: bool | None) -> bool:
     """Return what the condition is where an instruction of this name jumps."""
     if "NONE" in name:
-        return ("NOT_NONE" not in name) is (is_none is not False)
+        jumps_where_none = "NOT_NONE" not in name
+        true_where_none = is_none is not False
+        return jumps_where_none is true_where_none
     return "IF_TRUE" in name
 
 
@@ -133,11 +138,14 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
 
 
 def _arrivals(instructions: Sequence[dis.Instruction]) -> Iterator[tuple[int, frozenset[int]]]:
-    """Of each offset, where control is seen when it gets there."""
+    """Yield each offset with those at which control that gets there may be seen.
+
+    That is its own, and behind a prefix or an instruction that does nothing the next as well.
+    """
     seen: frozenset[int] = frozenset()
     for instruction in reversed(instructions):
-        passed = instruction.opname in ("EXTENDED_ARG", "NOT_TAKEN", "NOP")
-        seen = (seen if passed else frozenset()) | {instruction.offset}
+        passed_over = instruction.opname in ("EXTENDED_ARG", "NOT_TAKEN", "NOP")
+        seen = (seen if passed_over else frozenset()) | {instruction.offset}
         yield instruction.offset, seen
 
 
@@ -154,7 +162,7 @@ def _functions(code: CodeType, within: str) -> Iterator[tuple[str, CodeType]]:
     """Every code object of functions, with the name of the outermost one that it lies in."""
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            own = within or (inner.co_qualname if inner.co_flags & 0x2 else "")
+            own = within or (inner.co_qualname if inner.co_flags & inspect.CO_NEWLOCALS else "")
             if own:
                 yield own, inner
             yield from _functions(inner, own)

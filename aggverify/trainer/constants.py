@@ -28,6 +28,7 @@ _DTYPES = {
 _LARGEST = {"int8": 127, "uint8": 255, "byte": 255, "int16": 32767, "short": 32767, "uint16": 65535}
 """Integers that a step's counts and places may be too large for."""
 _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
+"""Levels and functions that are read; members of a container, which is a table from there on."""
 
 
 def constants(function: Callable[..., Any]) -> list[float]:
@@ -132,7 +133,7 @@ class _Reading:
             yield from self._called(value, inner)
 
     def _called(self, value: Any, inner: list[Any]) -> Iterator[float]:
-        """Yield a function, what wraps one, or an object of the package with its own numbers."""
+        """Yield a function's own numbers; what a value leads to is added to ``inner``."""
         value = getattr(value, "__wrapped__", value)
         if isinstance(value, functools.partial):
             inner += (value.func, value.args, value.keywords)

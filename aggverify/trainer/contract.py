@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
@@ -14,7 +12,7 @@ from aggverify.conventions.calls import PerCallConvention
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
 from aggverify.trainer.blame import blame
-from aggverify.trainer.wrapping import around
+from aggverify.trainer.wrapping import around, positional_names
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -89,33 +87,22 @@ def refusals(
     how: Convention,
     mode: str | None,
 ) -> tuple[tuple[str, str | None], ...]:
-    """With what the function refuses each misuse of its mode; None for one that it accepts.
+    """Return the text by which the function refuses each misuse of its mode; None if it does not.
 
     ``run`` carries out a step with the function it is given. An exception counts if it comes out of
     the candidate's own code: neither Python's own error for a call that does not fit its
     parameters, nor what is wrong with the misused call's result, shows that it looks.
     """
-    names = how.parameters or _own_names(function)
+    names = how.parameters or positional_names(function)
     found: dict[str, str | None] = {}
     for misuse in how.misuses:
         if not misuse.modes or mode in misuse.modes:
             raised: list[BaseException] = []
             with suppress(Exception):
                 run(_noting(_spoiled(function, misuse, names), raised))
-                raised.clear()  # the caller has got over it
+                raised.clear()  # the step came to its end: what was raised was caught again
             found[misuse.name] = next((_error_text(error) for error in raised), None)
     return tuple(found.items())
-
-
-def _own_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    if isinstance(function, type):  # an object's, which is called
-        return _own_names(partial(function.__call__, None))
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a function without one
-        return ()
-    return tuple(p.name for p in found if p.kind in kinds)
 
 
 def _spoiled(
@@ -159,7 +146,7 @@ def outcomes(
 
 
 def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
-    """Return the function, noting what comes out of its own code; so with one that it returns."""
+    """Return the function, noting exceptions of its own code; so is a function that it returns."""
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -21,14 +21,16 @@ _NAMES = {
     "threads": ("get_num_threads", "cpu_count", "sched_getaffinity"),
 }  # fmt: skip
 _SETS = {"BUILD_SET", "SET_ADD", "SET_UPDATE"}
+"""Instructions that make a set without naming its type."""
 
 
 def environment_uses(codes: Iterable[CodeType]) -> list[str]:
     """Return what these codes ask, each once."""
-    return [what for what in _NAMES if what in set(_names_of(codes))]
+    found = set(_uses(codes))
+    return [what for what in _NAMES if what in found]
 
 
-def _names_of(codes: Iterable[CodeType]) -> Iterator[str]:
+def _uses(codes: Iterable[CodeType]) -> Iterator[str]:
     for code in codes:
         names = {*code.co_names}
         yield from (what for what, some in _NAMES.items() if names.intersection(some))

@@ -18,7 +18,7 @@ from aggverify.steps.layouts import owned_pieces, positions
 def gathered(site: Site, members: Sequence[int], local: Tensor, times: int) -> Tensor:
     """All CP ranks' losses in sample order, 1-D.
 
-    The backward hands each rank its own slice, times what the trainer's does.
+    The backward hands each rank its own slice, multiplied by ``times`` as the trainer's own does.
     """
     step, layout = site.case.step, site.case.layout
     *starts, total = accumulate((step.samples[i].response_length for i in members), initial=0)

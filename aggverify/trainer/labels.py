@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MUCH = 2.0**-10
-"""Of the gradient at that entry: what a label gets that was used."""
+"""A label counts as used from this share on of the gradient at the entry of no token."""
 
 
 class WrongLabel(Breach):
@@ -50,9 +50,9 @@ def logits(
 ) -> Tensor:
     """Of the rank's positions of micro-batch ``k``, ``(n, ids)``.
 
-    ``losses``: of every response token of the step, as a constant and what is added to it, less
-    that of how far it is. ``wrong`` is called in backward, where other ranks may wait, for a label
-    that is not the next token.
+    ``losses``: of every response token of the step, in two parts that are added: its value, and
+    what carries the gradient. ``wrong`` is called for a label that is not the next token: in
+    backward, where other ranks may wait, so that nothing may be raised.
     """
     import torch
 
@@ -67,6 +67,7 @@ def logits(
     fixed, moved = (values[token] for values in losses)
     found = torch.zeros(shape, dtype=fixed.dtype, device=site.device)
     found[:, 0] = FAR.get(case.dtype, USUALLY_FAR)
+    # A negative loss puts its label's logit above 0: entry 0 is raised by twice as much.
     found[row, 0] += torch.where(fixed.isfinite(), -2 * fixed, 0.0).clamp(min=0)
     fixed = torch.where(fixed.isfinite(), fixed, torch.inf)
     found = found.index_put((row, label), -fixed - moved).to(getattr(torch, case.dtype))

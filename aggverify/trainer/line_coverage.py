@@ -20,10 +20,10 @@ class LineTracer(Protocol):
     lines: set[int]
     outcomes: set[int]
     cheap: bool
-    """Whether what has been seen costs nothing any more."""
+    """Whether lines that were seen before cost nothing to run again."""
 
     def begin(self, subject: Subject, case: Case) -> bool:
-        """Note from here on; whether it can be."""
+        """Note from here on; returns whether that is possible."""
 
     def end(self) -> None:
         """Note no more."""
@@ -67,8 +67,7 @@ class LineCoverage:
     def lines(self) -> tuple[int, ...]:
         """Those of the last ``with``.
 
-        Of what costs nothing any more, some may be left out that were reported before on cases of
-        all these kinds.
+        A ``cheap`` tracer may leave out lines that it has reported on cases of every kind so far.
         """
         return tuple(sorted(self._how.lines)) if self._how and self._how.lines else ()
 

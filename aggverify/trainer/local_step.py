@@ -76,7 +76,7 @@ class CandidateStep:
 
     @property
     def groups(self) -> tuple[Any, Any]:
-        """As it stands in the grid."""
+        """The process groups of its place in the grid: data-parallel, context-parallel."""
         return self._site.dp_group, self._site.cp_group
 
     @property
@@ -108,8 +108,8 @@ class CandidateStep:
     def logits(self, k: int, theta: Tensor) -> Tensor:
         """Return logits of whole sequences of micro-batch ``k``.
 
-        Cross entropy with the right labels gives the losses, but for a constant; others are noted
-        in backward.
+        Cross entropy with the right labels gives the losses, but for a constant; wrong labels are
+        noted in backward.
         """
         return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 

@@ -30,8 +30,10 @@ class Monitoring:
         self._jumps: dict[CodeType, dict[int, Jump]] = {}
         self._subject: object = None
         self._kinds = self._known = 0
+        """Tags of the case that runs, and of all cases of the subject so far, a bit for each."""
         self._on = False
         self._seen: dict[tuple[str, int], int] = {}
+        """Of a line or an outcome, tags of the cases on which it was seen."""
         self.restarts = 0
         self.lines: set[int] = set()
         self.outcomes: set[int] = set()
@@ -86,7 +88,7 @@ class Monitoring:
         if not self._on:
             return None
         self.lines.add(line)
-        return self._off(("line", line))
+        return self._monitoring.DISABLE if self._seen_on_all(("line", line)) else None
 
     def _went(self, code: CodeType, offset: int, target: int) -> Any:
         jump = self._jumps[code].get(offset)
@@ -98,12 +100,11 @@ class Monitoring:
         if found is None:
             return None
         self.outcomes.add(found)
-        whole = self._off(("outcome", found)) is not None
         other = ("outcome", outcome(jump.index, not found % 2))
-        both = whole and self._seen.get(other) == self._known
+        both = self._seen_on_all(("outcome", found)) and self._seen.get(other) == self._known
         return self._monitoring.DISABLE if both else None
 
-    def _off(self, what: tuple[str, int]) -> Any:
-        """DISABLE once it was seen on all kinds there were."""
+    def _seen_on_all(self, what: tuple[str, int]) -> bool:
+        """Note that it is seen; whether it was on cases with every tag there has been."""
         seen = self._seen[what] = self._seen.get(what, 0) | self._kinds
-        return self._monitoring.DISABLE if seen == self._known else None
+        return seen == self._known

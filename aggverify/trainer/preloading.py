@@ -1,4 +1,4 @@
-"""What an engine imports, imported once before ranks are forked, wherever it is known by then."""
+"""Imports what an engine will import, once before ranks are forked, if the engine is known then."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class RecordedResult:
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> RecordedResult:
-        """Return a tensor's own operation with it."""
+        """Note an operation of a tensor with it as one more call."""
         name = function.__name__.strip("_")
         if kwargs or not hasattr(operator, name):
             raise NoData(f"the convention makes {name} of what the reducer returns")
@@ -207,13 +207,13 @@ def _number(x: Any) -> Any:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what can be read of an object by name: its own, and what it makes when it is asked."""
+    """Yield what can be read of an object by name: its fields and its properties."""
     if isinstance(value, SimpleNamespace):
         yield from vars(value).items()
         return
-    is_one: Callable[[Any], bool] = lambda made: isinstance(made, property)  # noqa: E731
-    made = [name for name, _ in inspect.getmembers(type(value), is_one)]
-    for name in (*(f.name for f in dataclasses.fields(value)), *made):
+    is_property: Callable[[Any], bool] = lambda member: isinstance(member, property)  # noqa: E731
+    properties = [name for name, _ in inspect.getmembers(type(value), is_property)]
+    for name in (*(f.name for f in dataclasses.fields(value)), *properties):
         if not name.startswith("_"):
-            with suppress(Exception):  # of this step there is none
+            with suppress(Exception):  # a property that this step does not have
                 yield name, getattr(value, name)

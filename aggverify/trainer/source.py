@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def read(module: ModuleType) -> SourceFile | None:
 
 def _functions(code: CodeType, refusing: set[int]) -> Iterator[tuple[CodeType, list[int]]]:
     for inner in _inside(code):
-        if inner.co_flags & 0x2:  # CO_NEWLOCALS: a function's, not a class's
+        if inner.co_flags & inspect.CO_NEWLOCALS:  # a function's, not a class's
             lines = sorted(set(_lines(inner)) - refusing)
             if lines:
                 yield inner, lines
@@ -76,7 +77,7 @@ def _lines(code: CodeType) -> Iterator[int]:
 
 
 def _refusing(tree: ast.Module) -> Iterator[int]:
-    """Lines of statements that raise, and of assertions that do not fail."""
+    """Lines of statements that raise; and of decorators, with their ``def``, which are no body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)

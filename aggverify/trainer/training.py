@@ -41,7 +41,7 @@ from aggverify.trainer.memory import make_room, peak
 from aggverify.trainer.preloading import preload
 from aggverify.trainer.recording import recorded
 from aggverify.trainer.source import read
-from aggverify.trainer.virtual import placed, stands_in
+from aggverify.trainer.virtual import as_rank, raised_by_distributed
 from aggverify.world import RankPlace
 from aggverify.world.deferred_completion import ARRIVAL
 from aggverify.world.trace import TRACER
@@ -87,7 +87,7 @@ class Trainer:
         self._adapted = None if adapter is None else load_adapter(adapter)
         self._module = load(setup["target"])
         preload(self._module, setup.get("engine"))
-        # What compiles looks at the frames that tracing would be in the way of.
+        # Ranks that compile are not traced: the compiler looks at the same frames.
         self._source = read(self._module)
         looked_at = self._source is not None and not setup.get("compile")
         self._covering = LineCoverage(
@@ -174,21 +174,21 @@ class Trainer:
         return Answer().to_json(), json.dumps(found).encode()
 
     def _virtually(self, wanted: Assignment, function: Function) -> Reply:
-        """Run the ranks one after another: what they return, and the sum of their gradients.
+        """Run the ranks one after another; return their losses, and the sum of their gradients.
 
-        Before it is reduced; parts of an engine that is data.
+        The parent reduces the sum: only engines whose formula is data are run in this way.
         """
         answers, gradients, issued = [], [], TRACER.count
         for rank in wanted.virtual:
             try:
-                with placed(rank, wanted.case.layout) as cell:
+                with as_rank(rank, wanted.case.layout) as cell:
                     answer, part = self._local(wanted, function, cell=cell)
             except Exception as error:
-                if TRACER.count == issued and not stands_in(error):
+                if TRACER.count == issued and not raised_by_distributed(error):
                     raise
-                return self._talked(wanted)
-            if TRACER.count > issued:  # what comes of it is nothing that was sent
-                return self._talked(wanted)
+                return self._communicates(wanted)
+            if TRACER.count > issued:  # nothing was sent, so its result means nothing
+                return self._communicates(wanted)
             answers.append(answer)
             gradients.append(part.gradient)
         whole = Answer(
@@ -200,8 +200,8 @@ class Trainer:
         )
         return whole.to_json(), sum(gradients).cpu().numpy().tobytes()
 
-    def _talked(self, wanted: Assignment) -> Reply:
-        """Of virtual ranks that issue collectives: nothing but that."""
+    def _communicates(self, wanted: Assignment) -> Reply:
+        """Return the reply of virtual ranks that issue collectives: nothing but that they do."""
         count = len(wanted.virtual) * wanted.case.layout.num_microbatches
         nothing = Answer(losses=(0.0,) * count, counts=(0,) * count, communicates=True)
         return nothing.to_json(), bytes(8 * wanted.case.step.num_response_tokens)

@@ -20,7 +20,7 @@ _BACKEND = "gloo"
 
 
 @contextmanager
-def placed(rank: int, layout: Layout) -> Iterator[GridCell]:
+def as_rank(rank: int, layout: Layout) -> Iterator[GridCell]:
     """For the length of a ``with`` this process is that rank, whatever it asks."""
     from torch._C._distributed_c10d import _register_process_group, _unregister_process_group
     from torch.distributed import distributed_c10d as c10d
@@ -31,8 +31,9 @@ def placed(rank: int, layout: Layout) -> Iterator[GridCell]:
     same_cp = [d * layout.cp_size + cp_rank for d in range(layout.dp_size)]
     members = [list(range(layout.world_size)), same_cp, same_dp]
     groups = [_group(each.index(rank), len(each), n) for n, each in enumerate(members)]
-    before, environment = world.default_pg, dict(os.environ)
-    sizes = {"RANK": rank, "WORLD_SIZE": layout.world_size}
+    own_group, own_environment = world.default_pg, dict(os.environ)
+    place = {"RANK": str(rank), "WORLD_SIZE": str(layout.world_size)}
+    place |= {f"LOCAL_{name}": text for name, text in place.items()}
     for group, ranks in zip(groups, members, strict=True):
         world.pg_map[group] = (_BACKEND, None)
         world.pg_names[group] = group.group_name
@@ -40,16 +41,14 @@ def placed(rank: int, layout: Layout) -> Iterator[GridCell]:
         _register_process_group(group.group_name, group)
     try:
         world.default_pg = groups[0]
-        for name, number in sizes.items():
-            os.environ[name] = os.environ[f"LOCAL_{name}"] = str(number)
+        os.environ.update(place)
         TRACER.alone = True
         with _no_collectives():
             yield GridCell(dp_rank, cp_rank, groups[1], groups[2])
     finally:
         TRACER.alone = False
-        world.default_pg = before
-        for name in (name for size in sizes for name in (size, f"LOCAL_{size}")):
-            os.environ[name] = environment[name]
+        world.default_pg = own_group
+        os.environ.update({name: own_environment[name] for name in place})
         for group in groups:
             for known in (world.pg_map, world.pg_names, world.pg_group_ranks):
                 known.pop(group, None)
@@ -83,8 +82,8 @@ def _no_collectives() -> Any:
     return made()
 
 
-def stands_in(error: BaseException) -> bool:
-    """Whether an exception comes out of torch.distributed, of which only a part is stood in for."""
+def raised_by_distributed(error: BaseException) -> bool:
+    """Whether it comes out of torch.distributed, of which the groups here support only a part."""
     frames = traceback.extract_tb(error.__traceback__)
     return any(_DISTRIBUTED in frame.filename for frame in frames)
 
@@ -93,7 +92,7 @@ _DISTRIBUTED = "/torch/distributed/"
 
 
 def _group(rank: int, size: int, number: int) -> Any:
-    """Return a group that no backend stands behind but one that does nothing."""
+    """Return a group whose backend does nothing."""
     import torch
     from torch._C._distributed_c10d import FakeProcessGroup, ProcessGroup
 

@@ -42,7 +42,7 @@ Calls = Mapping[int, Collective | None]
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Where ranks first part: the odd one out, a sentence, and what each of them issued there."""
+    """Where ranks first differ: the rank at fault, a sentence, and what each rank issued there."""
 
     rank: int
     message: str
@@ -69,8 +69,8 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 
 def different(calls: Calls, what: str) -> Disagreement | None:
-    """Return the odd one out of the collectives that ranks wait in, None when all are the same."""
-    return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
+    """Compare the collectives that ranks wait in; None when all are the same."""
+    return _odd_one_out({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
 
 
 Group = tuple[str, tuple[int, ...]]
@@ -103,12 +103,12 @@ def _in_group(
                 at[rank] = None
         which = f"collective {position + 1} of ranks {_ranks(members)}"
         descriptions = {rank: "none" if call is None else call.call for rank, call in at.items()}
-        found = _apart(descriptions, f"ranks disagree on {which}", at)
+        found = _odd_one_out(descriptions, f"ranks disagree on {which}", at)
         if found is not None:
             return found
     sums = {r: str(traces[r].checksums.get(name, 0)) for r in here if traces[r].complete}
     what = f"later collectives of ranks {_ranks(members)} (checksums)"
-    return _apart(sums, f"ranks disagree on {what}")
+    return _odd_one_out(sums, f"ranks disagree on {what}")
 
 
 def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
@@ -123,20 +123,20 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
     for name in seen:
         mine = {rank: each[name] for rank, each in complete.items() if name in each}
         which = f"the number of collectives of ranks {_ranks(sorted(mine))}"
-        # Of a group that a rank has let go of, or not made yet, it has counted no more.
+        # Counts may differ in number: a rank may have destroyed the group, or not made it yet.
         for number, counts in enumerate(zip(*mine.values(), strict=False)):
             descriptions = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
             job = f"{name}{number}" if name.endswith("/") else name
-            found = _apart(descriptions, f"ranks disagree on {which} (group {job})")
+            found = _odd_one_out(descriptions, f"ranks disagree on {which} (group {job})")
             if found is not None:
                 return found
     return None
 
 
-def _apart(
+def _odd_one_out(
     descriptions: Mapping[int, str], what: str, calls: Calls | None = None
 ) -> Disagreement | None:
-    """Return the odd one out of the ranks' descriptions, with the lines that show it."""
+    """Return the disagreement between ranks' descriptions, None when all are the same."""
     at: dict[str, list[int]] = {}
     for rank, text in descriptions.items():
         at.setdefault(text, []).append(rank)
@@ -145,15 +145,15 @@ def _apart(
     calls = calls or {}
     texts = [text + _place(calls.get(ranks[0])) for text, ranks in at.items()]
     ranks = list(at.values())
-    return Disagreement(_odd(ranks), _worded(what, texts, ranks), calls)
+    return Disagreement(_rank_at_fault(ranks), _worded(what, texts, ranks), calls)
 
 
 def _place(call: Collective | None) -> str:
     return f" at {call.place}" if call is not None and call.place else ""
 
 
-def _odd(ranks: Sequence[Sequence[int]]) -> int:
-    """Return the first of the fewest ranks; among as many, of those that differ from the lowest."""
+def _rank_at_fault(ranks: Sequence[Sequence[int]]) -> int:
+    """Return the first rank of the smallest set; of sets of one size, not of the lowest rank's."""
     lowest = min(map(min, ranks))
     return min(ranks, key=lambda same_ranks: (len(same_ranks), lowest in same_ranks, same_ranks))[0]
 

@@ -18,11 +18,11 @@ SMALL = 1 << 22
 """Bytes of an answer in addition to what its job asks for: the largest exception, traces, state."""
 MOST_CHANGES = 256
 _LONGEST = 1 << 14
-"""Characters of a line of a trace, or a name."""
+"""Most characters of a line of a trace, or of a name."""
 
 
 def rank(header: Mapping[str, Any], *, started: bool) -> None:
-    """Of a rank: that it is ready or at its own work; once it has ``started``, of a job."""
+    """Check a message of a rank: ready, at its own work, failed, or once ``started`` a reply."""
     if "preparing" in header:
         _need(isinstance(header["preparing"], bool), "preparing", header["preparing"])
     elif "ready" in header:

@@ -23,8 +23,8 @@ class Backend:
     ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc show
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
-    ``environment``: variables of the processes ranks come from. ``own``: of those alone that are
-    joined by it, what they import included. ``transport``: what carries a
+    ``environment``: variables of the launcher, so of all ranks. ``own``: variables of templates,
+    and ranks, of this backend alone, set before the import. ``transport``: what carries a
     collective from one rank to another, for the record. ``group``: the argument of
     ``init_process_group``, where that is not the name. ``shares``: whether ranks may have one
     device together.
@@ -64,8 +64,8 @@ class Backend:
         return not self.is_far or (devices > 0 and (self.shares or ranks <= devices))
 
 
-# Where there are devices, the compiler initialises the driver even for a processor's code, and that
-# fails below the limit on address space: there are none, as on a machine without.
+# Devices are hidden: where there are some, the compiler initialises the driver even for code of the
+# processor, and that fails below the limit on address space.
 GLOO = Backend(
     "gloo",
     "cpu",
@@ -75,9 +75,9 @@ GLOO = Backend(
     own=(("CUDA_VISIBLE_DEVICES", "-1"),),
 )
 _CUDA = (("PYTORCH_NVML_BASED_CUDA_CHECK", "1"), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))
-# A host thread that waits for the device spins. The first of these variables has
-# torch.cuda.is_available(), which many modules call when imported, ask without initialising the
-# driver in a process that forks; the second is what deterministic algorithms need.
+# By the first variable torch.cuda.is_available(), which many modules call when imported, does not
+# initialise the driver, in a process that forks. Deterministic algorithms need the second one.
+# Ranks do not sleep in collectives, since a host thread that waits for the device spins.
 NCCL = Backend(
     "nccl",
     "cuda",

@@ -174,7 +174,8 @@ def _stated(tb: TracebackType | None) -> bool:
 
 
 def _cut(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    # Surrogates survive neither UTF-8 nor a terminal. Cut first: of megabytes only that much.
+    # Cut first, so that of megabytes only that much is encoded. Surrogates become escapes, since
+    # neither UTF-8 nor a terminal takes them.
     kept = text[:limit].encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit and len(kept) <= limit:
         return kept

@@ -1,7 +1,6 @@
-"""Seconds in which this process was at work.
+"""A clock for time limits of other processes, which stands still while this one is away.
 
-Those in which it was stopped, or did something else, do not count against others: it could not have
-read their answers meanwhile.
+Where this process was stopped, or did something else, it could not have read their answers.
 """
 
 from __future__ import annotations
@@ -10,23 +9,23 @@ import time
 from dataclasses import dataclass
 
 AWAY = 1.0
-"""Seconds without being asked after which it is taken to have been away."""
+"""Seconds between two calls of ``now`` above which this process was away."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """Asked at every turn of a loop; runs as ``time.monotonic`` as long as it is."""
+    """Runs as ``time.monotonic``, as long as every turn of a loop calls ``now``."""
 
     _last: float = 0.0
     _lost: float = 0.0
     away: bool = False
-    """Whether that was seen, and was not acknowledged by setting this back."""
+    """Set when this process was away; the caller sets it back."""
 
     def __post_init__(self) -> None:
         self._last = time.monotonic()
 
     def now(self) -> float:
-        """Seconds, of which those are left out in which it was not asked for long."""
+        """Return seconds, without those in which this process was away."""
         seen = time.monotonic()
         gap, self._last = seen - self._last, seen
         if gap > AWAY:

@@ -1,8 +1,8 @@
 """The driver's side of launched processes: a launcher whose worlds have a rank in each of them.
 
-A world of n ranks lives in the first n hosts, as many as torchrun or srun has started. The driver
-is a process next to the first one. It writes requests to each host, and reads what they write, in
-the store that their launcher has made.
+A *host* is one of the processes that torchrun or srun has started, not a machine: a world of n
+ranks has one rank in each of the first n. The driver is a process next to the first host. It sends
+requests to hosts, and gets their answers, through torch's store (``mail``).
 """
 
 from __future__ import annotations
@@ -23,22 +23,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from aggverify.world import interpreter
 from aggverify.world.backends import GLOO, Backend
 from aggverify.world.faults import NO_EXCESS, PoolError, ResourceOveruse, TemplateFailure, Unusable
 from aggverify.world.in_flight import WorldKey
 from aggverify.world.launching import Ending, NoRoom
 from aggverify.world.link import Link
-from aggverify.world.mail import Ear, Post
+from aggverify.world.mail import Post, ReadableQueue
 from aggverify.world.options import Options
 from aggverify.world.remote_ranks import RemoteInspector, RemoteLink, RemotePage
 from aggverify.world.rendezvous import LOOPBACK_INTERFACE, PATIENCE, RankInfo, unreachable
 from aggverify.world.replay_log import ReplayLog
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
-_CODE = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.serving import main; main({path!r}, {parent})"
-)
 _TURN = 0.1
 _ENDS = 10.0
 """Seconds in which hosts report that they end."""
@@ -55,10 +51,8 @@ class Cluster:
         self._numbers, self._ids = count(1), count(1)
         self._why_not: str | None = None
         path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
-        # -P: a torch.py in the working directory must not be taken for torch.
-        code = _CODE.format(root=_ROOT, path=path, parent=os.getpid())
         self._first = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
+            interpreter.command("serving", path, os.getpid()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -66,10 +60,11 @@ class Cluster:
         self._answers: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self._hellos: list[dict[str, str]] = []
         self.sources: dict[int, RemoteTemplate] = {}
+        """Templates that are open, by number."""
 
     @functools.cached_property
     def _post(self) -> Post:
-        """Imports torch, for the store alone, as hosts do meanwhile."""
+        """Made at first use, since it imports torch: hosts, started already, do so meanwhile."""
         self.check()
         try:
             return Post(self.seat, "driver", self._deliver, self._lost)
@@ -96,7 +91,7 @@ class Cluster:
 
     @property
     def interface(self) -> str:
-        """That all talk over, "" for each host's own."""
+        """The network interface that ranks talk over, "" for each host's own."""
         return LOOPBACK_INTERFACE if self._machines == 1 else ""
 
     @property
@@ -107,7 +102,7 @@ class Cluster:
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
 
     def kept(self) -> ReplayLog:
-        """Return what the run has come to so far, in the store; raises PoolError."""
+        """Return the replies that the run has kept in the store; raises PoolError."""
         return ReplayLog(self._post.store)
 
     def open(self, request: dict[str, Any], options: Options) -> RemoteTemplate | TemplateFailure:
@@ -122,12 +117,12 @@ class Cluster:
             "options": given,
             "backend": options.backend.name,
         }
-        source = self.sources[number] = RemoteTemplate(self, number)
+        template = self.sources[number] = RemoteTemplate(self, number)
         each = self.ask_all(message, options.turn)
         failed = [(n, answer["failure"]) for n, answer in each.items() if "failure" in answer]
         if failed:
-            self.kill(source)
-            source.close()
+            self.kill(template)
+            template.close()
             host, failure = failed[0]
             if len(failed) < len(each):
                 failure["message"] += f" (on rank {host}, not on all {len(each)})"
@@ -135,18 +130,18 @@ class Cluster:
         found = [answer["description"] for answer in each.values()]
         for n, description in enumerate(found):
             if _imported(description) != _imported(found[0]):
-                self.kill(source)
-                source.close()
+                self.kill(template)
+                template.close()
                 raise PoolError(
                     f"rank {n} has imported something else than rank 0: is it the same file, with "
                     "the same packages, on every machine?"
                 )
-        source.description = found[0]
-        source.lacks_threads = any(answer["lacks_threads"] for answer in each.values())
-        return source
+        template.description = found[0]
+        template.lacks_threads = any(answer["lacks_threads"] for answer in each.values())
+        return template
 
     def require(self, backend: Backend) -> int:
-        """Return 0, as there are processors only.
+        """Return 0 devices: launched processes have processors only.
 
         Raises PoolError, with the reason, where ranks cannot be joined by this backend.
         """
@@ -155,25 +150,25 @@ class Cluster:
         self._met(lambda: None)
         return 0
 
-    def excess(self, source: RemoteTemplate) -> ResourceOveruse:
-        """Return what a source was ended for."""
-        each = self.ask_all({"op": "excess", "template": source.number})
+    def excess(self, template: RemoteTemplate) -> ResourceOveruse:
+        """Return what a template was ended for."""
+        each = self.ask_all({"op": "excess", "template": template.number})
         found = (ResourceOveruse(*answer.get("excess", ())) for answer in each.values())
         return next(filter(None, found), NO_EXCESS)
 
-    def kill(self, source: RemoteTemplate) -> None:
-        """End a source and its ranks; nothing more is heard of them."""
-        self.sources.pop(source.number, None)
+    def kill(self, template: RemoteTemplate) -> None:
+        """End a template and its ranks; messages about them are dropped from now on."""
+        self.sources.pop(template.number, None)
         for host in range(self.seat.size):
-            self.send(host, {"op": "close", "template": source.number})
+            self.send(host, {"op": "close", "template": template.number})
 
     def close(self) -> None:
-        """Nothing: hosts are the command's, and end with it."""
+        """Do nothing: hosts live as long as the command, and ``end`` ends them."""
 
     # -- all hosts ----------------------------------------------------------------------------
 
     def _met(self, turn: Callable[[], None]) -> None:
-        """Once all have come; raises PoolError."""
+        """Wait until every host has answered once; raises PoolError."""
         if self._hellos:
             return
         hellos = self.ask_all({"op": "hello"}, turn, PATIENCE)
@@ -184,7 +179,7 @@ class Cluster:
         self._post.watch(f"host/{n}" for n in hellos)
 
     def check(self) -> None:
-        """Raise PoolError where all is lost."""
+        """Raise PoolError after ``lose``."""
         if self._why_not is not None:
             raise PoolError(self._why_not)
 
@@ -229,10 +224,7 @@ class Cluster:
         return dict(sorted(found.items()))
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
-        """Send a host what needs no answer; send nothing where all is lost.
-
-        Those that wait for an answer are notified of the loss.
-        """
+        """Send a host what needs no answer, or nothing after ``lose``: ``ask`` raises then."""
         if not self.lost:
             self._send(host, dict(request), blob)
 
@@ -245,24 +237,24 @@ class Cluster:
             raise
 
     def _deliver(self, letter: dict[str, Any], blob: bytes) -> None:
-        """By the thread that reads what hosts write."""
+        """Take a letter of a host; called by the thread of the mailbox."""
         if "answer" in letter:
             self._answers.put((letter["id"], letter["answer"]))
         elif "gone" in letter:
             self._lost(f"host/{letter['from']}", letter["gone"])
-        elif (source := self.sources.get(letter.get("template", 0))) is not None:
-            source.hear(letter, blob)
+        elif (template := self.sources.get(letter.get("template", 0))) is not None:
+            template.deliver(letter, blob)
 
     def _lost(self, name: str, why: str) -> None:
-        """By a thread: a host is, or the store."""
+        """Note that a host is lost, or the store (no name); called by a thread of the mailbox."""
         rank = name.rpartition("/")[2]
         gone = f"the process of rank {rank}, of {self.seat.size} launched, is gone: {why}"
         self.lose(gone if rank else why)
-        for source in list(self.sources.values()):
-            source.endings.put({})
+        for template in list(self.sources.values()):
+            template.endings.put({})  # wakes the loop that waits for it
 
     def lose(self, why: str) -> None:
-        """Nothing more is asked, for this reason; the first one counts."""
+        """Ask nothing more from now on, for this reason; the first one counts."""
         self._why_not = self._why_not or why
 
     @property
@@ -271,7 +263,7 @@ class Cluster:
         return self._why_not is not None
 
     def end(self, code: int) -> None:
-        """Send all the code to end with; those that can have, when this returns."""
+        """Send every host its exit code, and wait for those that can end."""
         request, sent = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
@@ -280,7 +272,7 @@ class Cluster:
                 sent = True
         self.lose("the command has ended")
         if (post := vars(self).get("_post")) is not None:
-            if not sent:  # none was asked, or one does not answer
+            if not sent:  # a host is lost, or does not answer: the others are to end all the same
                 with contextlib.suppress(PoolError):
                     for host in range(self.seat.size):
                         post.send(f"host/{host}", request)
@@ -297,44 +289,45 @@ class Cluster:
 class RemoteTemplate:
     """A handler constructed in every host; a ``TemplateHandle``."""
 
-    hosts: Cluster
+    cluster: Cluster
     number: int
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
-    endings: Ear = field(default_factory=Ear)
-    """What hosts report of what their ranks are forked from; nothing where all is lost."""
+    endings: ReadableQueue = field(default_factory=ReadableQueue)
+    """What hosts report of their template processes; an empty message wakes a waiting reader."""
     links: dict[tuple[int, int], RemoteLink] = field(default_factory=dict)
     """By world and host."""
 
-    def hear(self, letter: dict[str, Any], blob: bytes) -> None:
-        """By the thread that reads what hosts write."""
+    def deliver(self, letter: dict[str, Any], blob: bytes) -> None:
+        """Take a letter of a host; called by the thread of the mailbox."""
         if "world" not in letter:
             self.endings.put(letter)
         elif (link := self.links.get((letter["world"], letter["from"]))) is not None:
             link.put(letter, blob)
 
     @property
-    def sight(self) -> RemoteInspector:
+    def inspector(self) -> RemoteInspector:
         """Of the ranks."""
-        return RemoteInspector(self.hosts, self.number, range(self.hosts.most))
+        return RemoteInspector(self.cluster, self.number, range(self.cluster.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
-        """Messages of each host's process that its rank is forked from."""
+        """Messages of each host's template process."""
         return {self.endings.fileno(): self._endings}
 
     def _endings(self) -> list[Ending]:
-        self.hosts.check()
-        letters = [letter for (letter,) in self.endings.taken()]
+        self.cluster.check()
+        letters = [letter for (letter,) in self.endings.take_all()]
         if any("over" in letter for letter in letters):
             raise ConnectionResetError("the template process ended")
-        # A host has one rank in each world, whatever is sent there.
+        # A host has one rank in each world, of its own number: what code under test in its
+        # template process may have written as ``rank`` does not count.
         return [{**letter["ending"], "rank": letter["from"]} for letter in letters]
 
     def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
         """Have each of the first hosts fork its rank; raises NoRoom."""
-        if key.size > self.hosts.most:
-            raise NoRoom(f"{self.hosts.most} processes were launched")
-        pages = [RemotePage(self.hosts, self.number, world, n) for n in range(key.size)]
+        if key.size > self.cluster.most:
+            raise NoRoom(f"{self.cluster.most} processes were launched")
+        pages = [RemotePage(self.cluster, self.number, world, n) for n in range(key.size)]
         links: list[Link] = []
         for page in pages:
             link = self.links[world, page.host] = RemoteLink(page)
@@ -347,9 +340,9 @@ class RemoteTemplate:
             "backend": key.backend.name,
             "memory": memory,
             "alone": alone,
-            "interface": self.hosts.interface,
+            "interface": self.cluster.interface,
         }
-        each = self.hosts.ask(dict.fromkeys(range(key.size), request))
+        each = self.cluster.ask(dict.fromkeys(range(key.size), request))
         for n, answer in each.items():
             if "refused" in answer:
                 self.end(world)
@@ -362,7 +355,7 @@ class RemoteTemplate:
         """Have its ranks ended."""
         for each, host in [key for key in self.links if key[0] == world]:
             del self.links[each, host]
-            self.hosts.send(host, {"op": "kill", "template": self.number, "world": world})
+            self.cluster.send(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
         """Let go of its file."""

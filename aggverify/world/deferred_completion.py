@@ -1,8 +1,8 @@
 """Asynchronous collectives that complete only when they are waited for.
 
-gloo is quick where ranks share a machine: what is not waited for is mostly there all the same, and
-on a cluster it is not. Where it is asked for, an asynchronous collective works on a copy, and its
-result arrives in the caller's tensors with ``wait()``; or it is waited for at once.
+Where ranks share a machine gloo is so quick that a result is mostly there without ``wait()``, which
+it is not on a cluster. On demand an asynchronous collective works on a copy, and its result arrives
+in the caller's tensors with ``wait()``; or it is waited for at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AT_ONCE, WAITED_FOR = "at once", "waited for"
 
 
 class DeferredCompletion:
-    """When asynchronous collectives complete in this rank; "" when they happen to."""
+    """When asynchronous collectives complete in this rank; "" leaves that to the backend."""
 
     when = ""
 
@@ -74,23 +74,20 @@ def issued(
     given: Any = args[at] if at < len(args) else kwargs.get(key)
     targets: list[Tensor] = list(given) if isinstance(given, list | tuple) else [given]
     copies = [target.detach().clone() for target in targets]
-    made = copies if isinstance(given, list | tuple) else copies[0]
+    stand_in = copies if isinstance(given, list | tuple) else copies[0]
     if at < len(args):
-        work = function(*args[:at], made, *args[at + 1 :], **kwargs)
+        work = function(*args[:at], stand_in, *args[at + 1 :], **kwargs)
     else:
-        work = function(*args, **kwargs | {key: made})
+        work = function(*args, **kwargs | {key: stand_in})
     pairs = list(zip(targets, copies, strict=True))
-    if work is None:  # it was none, or this rank has no part in it
+    if work is None:  # it was not asynchronous, or this rank is not in its group
         _arrive(pairs)
         return None
     return Held(work, pairs)
 
 
 def _is_collected() -> bool:
-    """Whether a coalescing manager is open.
-
-    What is called is only noted there, and issued at its end, for the very tensors.
-    """
+    """Whether a coalescing manager is open: it issues calls at its end, on the tensors given."""
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
     return bool(c10d._world.pg_coalesce_state)
 
@@ -115,7 +112,7 @@ class Held:
         return done
 
     def is_completed(self) -> bool:
-        """Asking until it is done is waiting, too."""
+        """Wait as well: code may ask until it is done, instead of calling ``wait``."""
         self.wait()
         return True
 

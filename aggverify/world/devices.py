@@ -1,25 +1,20 @@
 """What depends on the kind of device a rank's tensors are on: limits, seeds, state, availability.
 
-One entry per kind. No process that forks calls CUDA: all but :func:`unusable` runs in ranks.
+One entry per kind. No process that forks calls CUDA: all but :func:`usable` runs in ranks.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import resource
-import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.world.backends import Backend, DeviceKind, RankPlace
 from aggverify.world.forking import fork
+from aggverify.world.rendezvous import LOOPBACK_INTERFACE, address_of
 from aggverify.world.state import Aspect, random_bytes, random_state, setter
-
-_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +142,7 @@ DEVICES: dict[DeviceKind, Device] = {
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """What a backend has here: devices of its kind, none of processors; or why it cannot be had."""
+    """How many devices a backend has here, 0 for one on processors; or why it cannot be had."""
 
     devices: int = 0
     why_not: str | None = None
@@ -173,14 +168,11 @@ def usable(backend: Backend) -> Usable:
 
 def loops_back() -> bool:
     """Whether the interface that backends are bound to has an address."""
-    with socket.socket(type=socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-        fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", b"lo"))
-        return True
-    return False
+    return address_of(LOOPBACK_INTERFACE) is not None
 
 
 def _counted(count: Callable[[], int]) -> int:
-    """In a child, since a process that has asked the driver can no longer fork ranks."""
+    """Count in a child, since a process that has asked the driver can no longer fork ranks."""
     pid = fork()
     if pid == 0:
         found = 0

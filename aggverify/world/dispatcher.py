@@ -1,10 +1,9 @@
 """Keeps the worlds of one template process fed, reads what they answer, replaces broken ones.
 
-One rule for all that can go wrong. Ranks are given many jobs ahead and do not wait for each other
-between them, so that one may die, or hang, while others are a job behind; jobs share dispatches,
-and worlds the process they are forked from. When anything is odd, all jobs in flight there run
-again, one by one, beginning in a fresh world; what comes of a job that was in flight by itself is
-its outcome.
+One rule for all that can go wrong. Ranks have many jobs in flight and do not wait for each other
+between them, so that one may die or hang while others are a job behind; jobs share dispatches, and
+worlds the process they are forked from. On any anomaly all jobs in flight there run again, one by
+one, beginning in a fresh world. Only a job that was in flight by itself has a final outcome then.
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ from aggverify.world.link import MUCH, Link, Printed
 from aggverify.world.options import Options
 from aggverify.world.world import World
 
-# Oddities after which jobs are run one by one from the first: code that often fails, or alters
-# state in every call, would have most of them run twice.
-_MOST_ODD = 8
-# How often it is looked into whether there is room for a job in fresh ranks without any others:
-# where it is often needed there is too little to go on with.
-_MOST_CLEARED = 20
+# Anomalies after which jobs run one by one from the first: code that often fails, or alters state
+# in every call, would have most jobs run twice.
+_MOST_ANOMALIES = 8
+# Jobs that are run again while no other ranks exist: a machine on which more need that has too
+# little room to go on with.
+_MOST_EXCLUSIVE = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
-_PLENTY = 4
-_GATHER = 0.001
-# Nothing is due: only a safety net, since everything that happens makes a file readable.
+# With more jobs than this in flight, answers may gather for so many seconds before they are read.
+_ENOUGH_IN_FLIGHT = 4
+_GATHER_SECONDS = 0.001
+# Longest wait where nothing is due: a safety net, since all that happens makes a file readable.
 _IDLE_WAIT = 0.25
 
 
@@ -44,23 +44,23 @@ class Dispatcher:
     An OSError out of any method means that the template process is gone.
     """
 
-    def __init__(self, opened: TemplateHandle, options: Options, printed: Printed) -> None:
-        self._opened, self._printed = opened, printed
-        self._usual = self._options = options
+    def __init__(self, template: TemplateHandle, options: Options, printed: Printed) -> None:
+        self._template, self._printed = template, printed
+        self._given_options = self._options = options
         self._clock = Clock()
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
         self._worlds: dict[WorldKey, World] = {}
         self._waiting: defaultdict[WorldKey, deque[Task]] = defaultdict(deque)
-        # Those that nothing else may be in flight with, in whichever world.
+        # Tasks that run by themselves, with nothing in flight in any world.
         self._alone: deque[Task] = deque()
-        self._odd = 0
+        self._anomalies = 0
         self._one_world = False
-        self._cleared = 0
+        self._exclusive_runs = 0
         self._born = 0
-        self._memory = memory.OomWatch()
+        self._oom_watch = memory.OomWatch()
         self._known: set[frozenset[tuple[str, int]]] = set()
-        for fd, read in opened.watched().items():
+        for fd, read in template.watched().items():
             self._watch(fd, partial(self._on_process, read))
 
     def add(self, tasks: Iterable[Task]) -> None:
@@ -74,29 +74,33 @@ class Dispatcher:
         if not self._alone:
             for key, waiting in list(self._waiting.items()):
                 if waiting and not self._held_up(key):
-                    self._hand(key, waiting, now, one_by_one=self._odd >= _MOST_ODD)
+                    self._hand_over(
+                        key, waiting, now, one_by_one=self._anomalies >= _MOST_ANOMALIES
+                    )
         elif not any(world.flying for world in self._worlds.values()):
-            self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
+            self._hand_over(self._alone[0].key, self._alone, now, one_by_one=True)
 
     def _held_up(self, key: WorldKey) -> bool:
-        """Whether others must have done their work first, since there is room for one world only.
+        """Whether other worlds must finish first, since the machine has room for one only.
 
-        A world that starts next to another fails, or the other does, and all of it is done again.
+        Of two worlds one would fail for want of room, and its jobs run again.
         """
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
-    def _hand(self, key: WorldKey, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
+    def _hand_over(
+        self, key: WorldKey, waiting: deque[Task], now: float, *, one_by_one: bool
+    ) -> None:
         world = self._worlds.get(key)
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
             world = None
-        afresh = waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1)
-        if afresh or (world is None and self._one_world):
+        all_afresh = waiting[0].exclusive and (world is None or world.used or len(self._worlds) > 1)
+        if all_afresh or (world is None and self._one_world):
             for each in list(self._worlds.values()):
                 self._discard(each)
             world = None
-        alone = waiting[0].cleared or self._one_world
+        alone = waiting[0].exclusive or self._one_world
         world = world or self._start(key, now, alone=alone)
         if world is None:
             return
@@ -110,19 +114,19 @@ class Dispatcher:
         now = self._clock.now()
         if self._clock.away:
             self._clock.away = False
-            # What has been answered meanwhile is to be read before anybody is blamed.
+            # This process was stopped: ranks may have answered meanwhile, so read that first.
             for world in self._worlds.values():
                 world.watchdog.progress(now)
         else:
             self._advance(now)
-        # After that: a world that has just become ready or been replaced has work to get.
+        # After ``_advance``, so that a world that is now ready, or new, gets jobs at once.
         self.feed()
         if not done():
             self._poll()
 
     @property
     def loading(self) -> bool:
-        """Whether nothing is done but that ranks start, import or prepare."""
+        """Whether all worlds that are busy are only starting, importing or preparing."""
         busy = False
         for world in self._worlds.values():
             if world.flying or not world.ready:
@@ -136,19 +140,19 @@ class Dispatcher:
         """How many times longer ranks take than on an idle machine; 1.0 where they are far away."""
         links = (link for world in self._worlds.values() for link in world.links)
         pids = [link.pid for link in links if link.pid is not None]
-        return self._opened.sight.contention(pids)
+        return self._template.inspector.contention(pids)
 
     def calm(self) -> None:
-        """Hold nothing that has run away or been odd so far against the jobs that come."""
-        self._limit(self._usual)
-        self._odd = 0
+        """Reset what earlier anomalies and runaway jobs have changed: time limits, one by one."""
+        self._apply(self._given_options)
+        self._anomalies = 0
         self._known.clear()
 
     def careful(self) -> None:
         """Run jobs one by one from now on."""
-        self._odd = _MOST_ODD
+        self._anomalies = _MOST_ANOMALIES
 
-    def hear(self) -> None:
+    def read_output(self) -> None:
         """Read what the first rank of each world has printed by now."""
         for world in self._worlds.values():
             world.links[0].output.read_rest()
@@ -173,8 +177,9 @@ class Dispatcher:
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
+            # By itself when the template was lost, so the loss is its outcome; else it runs again.
             if task.alone or (excess and len(flying) == 1):
-                size, received = task.key.size, self._memory.kernel_report()
+                size, received = task.key.size, self._oom_watch.kernel_report()
                 why = excess.text if excess else _TEMPLATE_KILLED
                 fault = Fault("died", None, why, size, out_of_memory=received)
                 task.deliver(
@@ -202,10 +207,13 @@ class Dispatcher:
     def _poll(self) -> None:
         now = self._clock.now()
         dues = [due for w in self._worlds.values() if (due := w.due(now)) is not None]
-        if min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
+        if (
+            min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0)
+            > _ENOUGH_IN_FLIGHT
+        ):
             # The ranks have enough to do: let answers gather rather than take a processor from
             # them for each.
-            time.sleep(_GATHER)
+            time.sleep(_GATHER_SECONDS)
         for fd, _ in self._epoll.poll(min(dues, default=_IDLE_WAIT)):
             if (reader := self._readers.get(fd)) is not None:
                 reader(fd)
@@ -216,31 +224,31 @@ class Dispatcher:
                 if (
                     isinstance(outcome, Fault)
                     and outcome.is_internal
-                    and self._may_be_cleared(task)
+                    and self._may_be_exclusive(task)
                 ):
-                    self._clear_for(task)
+                    self._run_exclusively(task)
                     continue
-                # It fails next to others, and not by itself.
-                self._one_world |= task.cleared and not (
+                # It failed next to other ranks, and does not now: there is room for one world.
+                self._one_world |= task.exclusive and not (
                     isinstance(outcome, Fault) and outcome.is_internal
                 )
                 if isinstance(outcome, Fault) and outcome.kind == "runaway":
-                    self._hurry()
+                    self._shorten_limits()
                 task.deliver(outcome)
             if world.broken:
-                self._odd += bool(world.flying) and not world.cramped
+                self._anomalies += bool(world.flying) and not world.failed_early
                 for task in world.in_flight:
                     task.alone = True
                 self._replace(world)
                 if world.failure is not None:
-                    self._unstarted(world.key, world.failure)
+                    self._start_failed(world.key, world.failure)
 
-    def _hurry(self) -> None:
-        """Jobs that do not set their own get less time once one has run away."""
-        hurried = min(self._usual.cpu_seconds, self._usual.cpu_seconds_after)
-        self._limit(replace(self._usual, cpu_seconds=hurried))
+    def _shorten_limits(self) -> None:
+        """Give jobs without a limit of their own ``cpu_seconds_after``, once one has run away."""
+        hurried = min(self._given_options.cpu_seconds, self._given_options.cpu_seconds_after)
+        self._apply(replace(self._given_options, cpu_seconds=hurried))
 
-    def _limit(self, options: Options) -> None:
+    def _apply(self, options: Options) -> None:
         self._options = options
         for world in self._worlds.values():
             world.options = options
@@ -248,33 +256,33 @@ class Dispatcher:
     def _queue(self, task: Task) -> deque[Task]:
         return self._alone if task.alone else self._waiting[task.key]
 
-    def _unstarted(self, key: WorldKey, failure: Fault) -> None:
+    def _start_failed(self, key: WorldKey, failure: Fault) -> None:
         """Deliver a failure to start as the outcome of all jobs of the world.
 
-        Where there may have been no room for it, the first is run again instead, unless that was
-        tried: while there are no other ranks.
+        Where it may have failed for want of room, the first job runs again instead, while no other
+        ranks exist, unless that was tried.
         """
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
-        if not (failure.is_internal and all(map(self._may_be_cleared, mine))):
+        if not (failure.is_internal and all(map(self._may_be_exclusive, mine))):
             for task in mine:
                 task.deliver(failure)
         elif mine:
             self._waiting[key] = deque(mine[1:])
-            self._clear_for(mine[0])
+            self._run_exclusively(mine[0])
 
-    def _may_be_cleared(self, task: Task) -> bool:
-        return not task.cleared and self._cleared < _MOST_CLEARED
+    def _may_be_exclusive(self, task: Task) -> bool:
+        return not task.exclusive and self._exclusive_runs < _MOST_EXCLUSIVE
 
-    def _clear_for(self, task: Task) -> None:
-        """Run a task again next, in fresh ranks, while there are no others.
+    def _run_exclusively(self, task: Task) -> None:
+        """Run a task again next, in fresh ranks, while no other ranks exist.
 
-        For want of processes, memory or files ranks fail before the code under test has done
+        Ranks that lack processes, memory or files fail before the code under test has done
         anything.
         """
-        self._cleared += 1
-        task.alone = task.cleared = True
+        self._exclusive_runs += 1
+        task.alone = task.exclusive = True
         self._alone.appendleft(task)
 
     # -- processes --------------------------------------------------------------------------
@@ -282,15 +290,15 @@ class Dispatcher:
     def _start(self, key: WorldKey, now: float, *, alone: bool) -> World | None:
         self._born += 1
         try:
-            links = self._opened.start(self._born, key, self._options.memory, alone=alone)
+            links = self._template.start(self._born, key, self._options.memory, alone=alone)
         except NoRoom as error:
             text = f"not all can be started: {error}"
-            self._unstarted(key, Fault("died", None, text, key.size, is_internal=True))
+            self._start_failed(key, Fault("died", None, text, key.size, is_internal=True))
             return None
         world = self._worlds[key] = World(
-            self._born, key, links, self._options, now, self._opened.sight, self._known
+            self._born, key, links, self._options, now, self._template.inspector, self._known
         )
-        links[0].output.heard = self._printed
+        links[0].output.copy_to = self._printed
         for link in links:
             self._watch_link(world, link)
         return world
@@ -338,7 +346,7 @@ class Dispatcher:
             self._unwatch(link.output.fd)
         del self._worlds[world.key]
         world.close()
-        self._opened.end(world.number)
+        self._template.end(world.number)
 
     def _on_process(self, read: Callable[[], Sequence[Ending] | None], fd: int) -> None:
         received = read()

@@ -69,10 +69,10 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class ResourceOveruse:
-    """What there was below a template when all of it was ended for that.
+    """Why all processes below a template were ended: there were too many, or they held too much.
 
-    That is processes, the mebibytes that they held, their threads, and the mebibytes among those
-    held that were in files in memory. All are 0 where it was not ended for that.
+    ``processes`` or ``threads``: how many there were; ``held``: mebibytes that they held, of which
+    ``in_files`` were in memory files. All are 0 where they were not ended for that.
     """
 
     processes: int = 0
@@ -136,9 +136,9 @@ class Fault:
 
     @property
     def ended(self) -> str:
-        """By what a rank was ended that somebody else may have sent, "" for anything else.
+        """The signal that ended a rank, if another program may have sent it; "" for anything else.
 
-        Of the process that ranks are forked from it is not known how it ended.
+        How the process that ranks are forked from ended is not known: it counts as well.
         """
         if self.kind != "died" or self.processes or self.held or self.threads:
             return ""

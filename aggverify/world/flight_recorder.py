@@ -1,7 +1,7 @@
-"""A page of memory per rank that the parent can read even when the rank is stuck or dead.
+"""Shared memory, a page per rank, that the parent can read while the rank hangs or after it died.
 
 Layout of the file: a head (job number, length of the text, where the rank is, pulse, its pid),
-the text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
+the entries of this job's trace as lines, then from ``DUMP`` on what faulthandler wrote.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class RemoteRecord(Protocol):
     """A flight recorder on another machine."""
 
     def pread(self, size: int, at: int) -> bytes:
-        """So many of its bytes from there."""
+        """Read ``size`` bytes from offset ``at``."""
         ...
 
     def size(self) -> int:
-        """Of its file."""
+        """Return the size of its file."""
         ...
 
 
 Page = int | RemoteRecord
-"""As the parent holds it: an open file, or what reads one elsewhere."""
+"""The parent's access to a page: an open file, or what reads one on another machine."""
 
 
 def _pread(page: Page, size: int, at: int) -> bytes:
@@ -91,7 +91,7 @@ class Writer:
 
     def _note(self, inside: int) -> None:
         if os.getpid() != self._pid:
-            # Forked past the interpreter, which could not end it: it must not answer as a rank.
+            # A child forked by C code, past the fork guard: it must not go on as a rank.
             os._exit(0)
         length = self._end - _HEAD.size
         where = inside | self._own
@@ -100,7 +100,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class FlightRecord:
-    """What one holds: the job it is about, its entries so far, and the last one if inside.
+    """What a page holds: the job, its entries so far, and the last one while it is in progress.
 
     ``own``: the handler was at its own work. ``pid``: what the rank calls itself, 0 for none.
     """
@@ -123,7 +123,7 @@ def read(page: Page) -> FlightRecord:
 
 
 def signs(page: Page) -> bytes:
-    """Return the head as it stands: another one after every sign of life."""
+    """Return the head, which is different after every sign of life."""
     return _pread(page, _HEAD.size, 0)
 
 

@@ -39,9 +39,9 @@ _COUNT_EVERY = 0.5
 
 
 def main(control: int, parent: int) -> None:
-    """Serve until the control connection ends; ``parent`` 0: do not follow the maker's thread."""
+    """Serve until the control connection ends; ``parent``: the process to end with, 0 for none."""
     if parent:
-        # Should a copy of the parent keep the connection open; there is nothing to clean up yet.
+        # In case a process forked by the parent keeps the connection open after its end.
         linux.die_with_parent(parent, signal.SIGTERM)
     linux.adopt_orphans()
     linux.share_one_heap()
@@ -76,7 +76,7 @@ def _preload() -> None:
     trace.install()
     forking.install_fork_guard()
     gc.collect()
-    # Collected later, the objects of torch would be touched, and their pages copied, per rank.
+    # A later collection would touch torch's objects, and so copy their pages, in every rank.
     gc.freeze()
 
 
@@ -86,11 +86,12 @@ class _ForkServer:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._templates: dict[int, int] = {}
-        """With the bytes that all below it may hold."""
+        """By pid, the bytes that all processes below it may hold."""
         self._excesses: dict[int, ResourceOveruse] = {}
+        """By pid, why a template was ended that is not reaped yet."""
         self._counted = 0.0
-        # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
-        # cleaning up, would leave the rest of it undone.
+        # SIGTERM becomes a byte in a pipe that the loop polls: an exception raised by its handler
+        # could come in the middle of cleaning up, and leave the rest undone.
         self._asked_to_end, self._ask = os.pipe()
         signal.signal(signal.SIGTERM, lambda number, frame: os.write(self._ask, b"x") and None)
 
@@ -119,38 +120,37 @@ class _ForkServer:
             self._count()
 
     def _count(self) -> None:
-        """End a template below which there is too much.
-
-        That is more processes or threads than any run needs, or more memory than there is for them.
-        """
+        """End a template below which there are more processes, threads or bytes than allowed."""
         now = time.monotonic()
         if now - self._counted < _COUNT_EVERY:
             return
         self._counted = now
-        every: dict[int, int] = {}
+        held_by: dict[int, int] = {}
         for pid in self._templates.keys() - self._excesses.keys():
             trees = [[r, *linux.descendants(r, MOST_HELPERS)] for r in linux.children(pid)]
             size = sum(map(len, trees))
             if size >= MOST_PROCESSES or any(len(tree) > MOST_HELPERS for tree in trees):
                 self._excesses[pid] = ResourceOveruse(processes=size)
             else:
-                self._add_up(pid, chain.from_iterable(trees), every)
+                self._add_up(pid, chain.from_iterable(trees), held_by)
             if pid in self._excesses:
                 linux.end_tree(pid)
         # Several may do together what none does by itself: the one with the most is ended.
-        if len(every) > 1 and sum(every.values()) > max(self._templates[pid] for pid in every):
-            most = max(every, key=every.__getitem__)
-            self._excesses[most] = ResourceOveruse(held=every[most] >> 20)
+        if len(held_by) > 1 and sum(held_by.values()) > max(
+            self._templates[pid] for pid in held_by
+        ):
+            most = max(held_by, key=held_by.__getitem__)
+            self._excesses[most] = ResourceOveruse(held=held_by[most] >> 20)
             linux.end_tree(most)
 
-    def _add_up(self, template: int, below: Iterable[int], every: dict[int, int]) -> None:
-        """Note what all of them hold together, or what of it is too much."""
+    def _add_up(self, template: int, below: Iterable[int], held_by: dict[int, int]) -> None:
+        """Note in ``held_by`` what template and processes hold together, or that it is too much."""
         pids = list(below)
         first, others = memory.own(template), list(map(memory.own, pids))
-        # What they had when they were forked is the template's, and there once.
+        # Pages that a rank has from the template count once, as the template's.
         held = first.anonymous + sum(max(0, each.anonymous - first.anonymous) for each in others)
         shared = first.shared + sum(max(0, each.shared - first.shared) for each in others)
-        # Pages of a file in memory that are mapped are among those that are shared.
+        # Mapped pages of memory files are in both numbers, so the larger one counts.
         in_files = memory.in_files([template, *pids])
         held += max(shared, in_files)
         threads = first.threads + sum(each.threads for each in others)
@@ -159,7 +159,7 @@ class _ForkServer:
         elif held > self._templates[template]:
             self._excesses[template] = ResourceOveruse(held=held >> 20, in_files=in_files >> 20)
         else:
-            every[template] = held
+            held_by[template] = held
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()
@@ -183,7 +183,7 @@ class _ForkServer:
 
     def _reap(self) -> None:
         for pid in linux.children(os.getpid()):
-            # Ranks die with their template; what they had started is adopted here, and ended.
+            # Ranks die with their template; processes that ranks started are adopted here.
             if pid not in self._templates:
                 linux.kill(pid)
             done, status = os.waitpid(pid, os.WNOHANG)

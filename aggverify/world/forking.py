@@ -36,7 +36,7 @@ def fork() -> int:
     _Forks.ours = True
     try:
         with warnings.catch_warnings():
-            # Next to threads that sleep (see threads.py), which Python 3.12 warns of.
+            # Python 3.12 warns of a fork next to other threads: ours sleep (see threads.py).
             warnings.simplefilter("ignore", DeprecationWarning)
             return os.fork()
     finally:
@@ -44,19 +44,16 @@ def fork() -> int:
 
 
 def install_fork_guard() -> None:
-    """From here on a child that anybody else forks ends as soon as it comes back to code of ours.
+    """From here on a child that other code forks ends as soon as it returns to code of ours.
 
-    It would go on with the loop it was called from, and fork again: a reducer that leaves one
-    child a call has doubled their number with each. Holds in processes forked from this one, too.
+    It would go on with the rank's loop, and fork again: with a reducer that leaves one child per
+    call, every call would double their number. Holds in processes forked from this one, too.
     """
     os.register_at_fork(after_in_parent=_noted, after_in_child=_kept_out)
 
 
 def reap() -> None:
-    """Let go of children of the code under test that have ended.
-
-    No other code may ask for them, and they count as processes until somebody does.
-    """
+    """Reap ended children of the code under test, which count as processes until then."""
     while _Forks.others:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -72,7 +69,7 @@ def _noted() -> None:
 
 def _kept_out() -> None:
     if not _Forks.ours:
-        # Calls and returns cost more in this child; what it does is not what is measured.
+        # A profile function makes this child slower, but nothing that it does is measured.
         sys.setprofile(_came_back)
 
 

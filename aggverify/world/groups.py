@@ -1,6 +1,6 @@
 """A control group for the launcher and all below it, where the user may make one.
 
-The kernel holds what the launcher, which counts now and then, would see too late.
+The kernel enforces at once what the fork server, which counts twice a second, may see too late.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Group:
         return ["sh", "-c", _ENTER, "sh", " ".join(map(str, self.folders)), *command]
 
     def holds(self, pid: int) -> bool:
-        """Whether a process is in it, entered now where it was not."""
+        """Put a process into the group where it is not in it yet; whether it is in it now."""
         return all(_has(folder, pid) or _entered(folder, pid) for folder in self.folders)
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ def _maker(pid: int) -> str:
 def _sweep(around: Path) -> None:
     """Remove what makers have left behind who were killed.
 
-    A maker that runs may be about to have its launcher enter an empty group: that one stays, as do
-    those of other pid namespaces.
+    A maker that still runs keeps its empty group, which its launcher may be about to enter. Groups
+    of other pid namespaces stay, too: their makers cannot be seen.
     """
     own = str(Path("/proc/self/ns/pid").stat().st_ino)
     for old in around.glob(f"{_NAME}-*"):
@@ -114,7 +114,7 @@ def _sweep(around: Path) -> None:
 
 
 def _limits(processes: int, most: int) -> Iterator[tuple[Path, str, int]]:
-    """Around which folder, file and number of each."""
+    """For each limit: the folder to make the group in, the limit's file, and its number."""
     own = memory.groups()
     if "" in own:
         yield own[""], "pids.max", processes

@@ -13,7 +13,7 @@ from aggverify.world.faults import Job, Outcome
 from aggverify.world.wire import MAX_FRAME, frame
 
 _TOGETHER_BYTES = 1 << 18
-"""Of payload, in one dispatch."""
+"""Of the payloads that share a dispatch."""
 
 
 class WorldKey(NamedTuple):
@@ -27,8 +27,9 @@ class WorldKey(NamedTuple):
 class Task:
     """A job on its way: where its outcome goes, and its payload as JSON text.
 
-    ``alone``: nothing else may be in flight with it, since something was odd when it was.
-    ``cleared``: it is run by fresh ranks without any others, since others had no room.
+    ``alone``: no other job may be in flight with it, as something went wrong when others were.
+    ``exclusive``: it is run by fresh ranks while no other ranks exist, as it failed for want of
+    processes, memory or files next to others.
     """
 
     deliver: Callable[[Outcome], None]
@@ -36,7 +37,7 @@ class Task:
     key: WorldKey
     text: bytes
     alone: bool = False
-    cleared: bool = False
+    exclusive: bool = False
 
     @property
     def shares(self) -> bool:

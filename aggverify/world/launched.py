@@ -12,18 +12,12 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NoReturn
 
-from aggverify.world import forking, linux, rank, trace
+from aggverify.world import forking, interpreter, linux, rank, trace
 from aggverify.world.backends import RankPlace, backend
 from aggverify.world.flight_recorder import Writer
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
-_CODE = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.launched import main; main({fd})"
-)
 _LEFT_TO_TORCH = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -38,22 +32,19 @@ def become(
         "request": request,
         "sys_path": sys.path,
     }
-    page = os.memfd_create("launched")
-    os.write(page, json.dumps(handover).encode())
-    for fd in (page, handed.connection, handed.output, handed.recorder, handed.store):
+    file = os.memfd_create("launched")
+    os.write(file, json.dumps(handover).encode())
+    for fd in (file, handed.connection, handed.output, handed.recorder, handed.store):
         os.set_inheritable(fd, True)
-    Writer(handed.recorder).own(
-        begins=True
-    )  # no fault of the code under test's, until it is imported
-    code = _CODE.format(root=_ROOT, fd=page)
-    # -P: a torch.py in the working directory must not be taken for torch.
-    os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))
+    # A failure until the code under test is imported is no fault of that code.
+    Writer(handed.recorder).own(begins=True)
+    os.execve(sys.executable, interpreter.command("launched", file), _environment(place))
 
 
 def _environment(place: RankPlace) -> dict[str, str]:
-    """Return the environment of a rank: what torchrun sets, and no threads but torch's own choice.
+    """Return the environment of a rank: what torchrun sets; how many threads is torch's choice.
 
-    The hash seed is another one in each rank, and the same one tomorrow.
+    The hash seed differs between ranks, not between runs.
     """
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
     number, size = str(place.rank), str(place.size)
@@ -75,10 +66,10 @@ def _environment(place: RankPlace) -> dict[str, str]:
     }
 
 
-def main(page: int) -> NoReturn:
-    """Be the rank that the page describes."""
+def main(handed_over: int) -> NoReturn:
+    """Be the rank that this open file describes."""
     try:
-        with open(page, "rb") as file:
+        with open(handed_over, "rb") as file:
             file.seek(0)
             handover = json.load(file)
         linux.share_one_heap()

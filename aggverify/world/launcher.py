@@ -39,9 +39,9 @@ from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
 _MOST_READ = 1 << 26
-"""Bytes of a handler's own description."""
+"""Bytes of the message in which a template process describes its handler."""
 _TURN = 0.1
-"""Seconds after which the waiting caller is asked whether that should go on."""
+"""Seconds between calls of ``Options.turn`` while something is waited for."""
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
@@ -58,7 +58,7 @@ class ForkServer:
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.mark = uuid.uuid4().hex
-        """What all its processes have in their environment."""
+        """In the environment of all its processes, by which ``end_marked`` finds them."""
         try:
             self._started = start(self.mark, inside)
         except OSError as error:
@@ -68,7 +68,7 @@ class ForkServer:
         self._closed = False
         self._exits: dict[int, int] = {}
         self._excesses: dict[int, ResourceOveruse] = {}
-        self._usable: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
         self._turn: Callable[[], None] = lambda: None
         self._silence = Options().silence
         with contextlib.suppress(OSError):  # already dead: found by the first request
@@ -91,25 +91,25 @@ class ForkServer:
 
     def _opened(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         self.require(options.backend)
-        opened, threads = self._attempt({"late": False, **request}, options)
-        if isinstance(opened, TemplateFailure) or threads == "none":
-            return opened
+        template, threads = self._attempt({"late": False, **request}, options)
+        if isinstance(template, TemplateFailure) or threads == "none":
+            return template
         if threads == "asleep":
-            opened.lacks_threads = True
-            return opened
+            template.lacks_threads = True
+            return template
         # The import started threads that a fork would lose. Ranks come from a template that has
         # not imported anything, and each imports for itself.
-        self.kill(opened.number)
-        opened.close()
+        self.kill(template.number)
+        template.close()
         late, _ = self._attempt({**request, "late": True}, options)
         if isinstance(late, LocalTemplate):
-            late.description = opened.description
+            late.description = template.description
         return late
 
     def require(self, backend: Backend) -> int:
         """Return how many devices it has; raises PoolError where it cannot join ranks."""
-        if backend.name in self._usable:
-            return self._usable[backend.name]
+        if backend.name in self._devices:
+            return self._devices[backend.name]
         self._wait_until_ready()
         try:
             self._send({"op": "backend", "name": backend.name}, [])
@@ -120,7 +120,7 @@ class ForkServer:
         devices, why_not = found
         if why_not is not None:
             raise Unusable(why_not)
-        self._usable[backend.name] = devices
+        self._devices[backend.name] = devices
         return devices
 
     def kill(self, pid: int) -> None:
@@ -157,7 +157,7 @@ class ForkServer:
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
+        template = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
         try:
             message = {
                 **request,
@@ -169,35 +169,35 @@ class ForkServer:
             try:
                 self._send(message, [theirs, write, page])
             finally:
-                # Kept open here, the template's end would never be seen to close.
+                # Were these kept open here, the end of the template would not be seen.
                 os.close(theirs)
                 os.close(write)
-            opened.number = self._until(lambda message: message.get("forked"))
-            # How an earlier one with the same pid ended is no evidence on this one.
-            self._exits.pop(opened.number, None)
-            self._excesses.pop(opened.number, None)
-            opened.pid = linux.child(self._started.pid, opened.number)
-            result = self._constructed(opened, options)
+            template.number = self._until(lambda message: message.get("forked"))
+            # An earlier template may have had the same pid.
+            self._exits.pop(template.number, None)
+            self._excesses.pop(template.number, None)
+            template.pid = linux.child(self._started.pid, template.number)
+            result = self._constructed(template, options)
         except BaseException:
-            opened.close()
+            template.close()
             # Interrupted anywhere: what the launcher still has to send would be taken for the
             # answer to the next request.
             self.close()
             raise
         if isinstance(result, TemplateFailure):
-            self.kill(opened.number)
-            opened.close()
+            self.kill(template.number)
+            template.close()
             return result, "none"
-        opened.description = result["description"]
-        return opened, result["threads"]
+        template.description = result["description"]
+        return template, result["threads"]
 
     def _constructed(
-        self, opened: LocalTemplate, options: Options
+        self, template: LocalTemplate, options: Options
     ) -> dict[str, Any] | TemplateFailure:
         """Wait for the handler, reading what is printed meanwhile."""
         poll = select.poll()
-        poll.register(opened.connection, select.POLLIN)
-        poll.register(opened.output.fd, select.POLLIN)
+        poll.register(template.connection, select.POLLIN)
+        poll.register(template.output.fd, select.POLLIN)
         decoder, clock = wire.Decoder(_MOST_READ), Clock()
         watchdog = Watchdog(options.import_patience)
         watchdog.progress(clock.now())
@@ -205,31 +205,31 @@ class ForkServer:
             self._turn()
             wait = min(max(0.0, watchdog.next_look - clock.now()), _TURN)
             for fd, _ in poll.poll(1000 * wait):
-                if fd == opened.connection.fileno():
-                    if (answer := self._heard(opened, decoder)) is not None:
+                if fd == template.connection.fileno():
+                    if (answer := self._heard(template, decoder)) is not None:
                         return answer
-                elif not opened.output.read():
+                elif not template.output.read():
                     poll.unregister(fd)
-            if opened.output.size > options.printed:
-                return _hung(opened, "runaway", f"the import {printed(options.printed)}")
+            if template.output.size > options.printed:
+                return _hung(template, "runaway", f"the import {printed(options.printed)}")
             now = clock.now()
             if clock.away:
                 clock.away = False
                 watchdog.progress(now)
             if now >= watchdog.next_look:
-                if watchdog.blocked([opened.pid], now):
+                if watchdog.blocked([template.pid], now):
                     text = f"the import sleeps or waits, for {options.import_patience:g} s so far"
-                    return _hung(opened, "blocked", text)
-                if watchdog.cpu_since_progress().get(opened.pid, 0) > options.import_seconds:
+                    return _hung(template, "blocked", text)
+                if watchdog.cpu_since_progress().get(template.pid, 0) > options.import_seconds:
                     text = f"the import took {options.import_seconds:g} s of processor time so far"
-                    return _hung(opened, "runaway", text)
+                    return _hung(template, "runaway", text)
 
     def _heard(
-        self, opened: LocalTemplate, decoder: wire.Decoder
+        self, template: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
-        """Return the message of a process with the code under test in it, once all has arrived."""
+        """Read what has arrived; return the template's message, checked, once it is complete."""
         try:
-            data = opened.connection.recv(1 << 18)
+            data = template.connection.recv(1 << 18)
         except OSError:
             data = b""
         try:
@@ -240,33 +240,33 @@ class ForkServer:
                 raise wire.WireError("more than one")
         except wire.WireError as error:
             text = f"the process sent what is no answer while importing: {error}"
-            return TemplateFailure("died", text, output=opened.output.drain())
+            return TemplateFailure("died", text, output=template.output.drain())
         if not data or frames:
-            return self._answer(opened, frames[0][0] if frames else None)
+            return self._answer(template, frames[0][0] if frames else None)
         return None
 
     def _answer(
-        self, opened: LocalTemplate, header: dict[str, Any] | None
+        self, template: LocalTemplate, header: dict[str, Any] | None
     ) -> dict[str, Any] | TemplateFailure:
         if header is None:
-            status = self._exit_status(opened.number)
-            crash, threads = stacks.parse(flight_recorder.dump(opened.recorder))
-            excess = self._excesses.pop(opened.number, NO_EXCESS)
+            status = self._exit_status(template.number)
+            crash, threads = stacks.parse(flight_recorder.dump(template.recorder))
+            excess = self._excesses.pop(template.number, NO_EXCESS)
             text = f"the process {exit_text(status)} while importing"
             text = excess.text if excess else text
             shown = threads_text(threads, crash)
-            return TemplateFailure("died", text, shown, opened.output.drain(), status)
+            return TemplateFailure("died", text, shown, template.output.drain(), status)
         if "error" in header:
             error = Raised.from_json(header["error"])
             shown = error.traceback
-            # Who is refused one more may just have started all the others, in less time than
-            # passes between two counts.
+            # The process that was refused one more may have started all the others since the fork
+            # server last counted them.
             crowd = header["below"] > MOST_HELPERS and resource_headroom.ran_out(error.text)
             kind: Literal["died", "exception"] = "died" if crowd else "exception"
             text = ResourceOveruse(processes=header["below"]).text if crowd else error.text
-            return TemplateFailure(kind, text, shown, opened.output.drain())
+            return TemplateFailure(kind, text, shown, template.output.drain())
         if header["cuda"]:
-            return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
+            return TemplateFailure("cuda", _CUDA, output=template.output.drain())
         return header
 
     def excess(self, pid: int) -> ResourceOveruse:
@@ -276,7 +276,7 @@ class ForkServer:
 
     def _exit_status(self, pid: int) -> int:
         if pid not in self._exits:
-            # Its connection has ended, so it is dying or has closed it: make sure.
+            # Its connection has ended: it is dying, or has only closed the connection.
             self.kill(pid)
             self._until(lambda _: pid in self._exits or None)
         return self._exits.pop(pid)
@@ -313,7 +313,7 @@ class ForkServer:
                 return found
 
     def _wait_for(self, poll: select.poll) -> None:
-        """Until there is something to read; PoolError where the process sleeps, for too long."""
+        """Wait until there is something to read; PoolError where the process sleeps too long."""
         clock = Clock()
         ends = clock.now() + self._silence
         while not poll.poll(1000 * _TURN):
@@ -367,17 +367,17 @@ class LocalLauncher:
             self._fork_server = ForkServer(self.inside)
         return self._fork_server
 
-    def excess(self, opened: LocalTemplate) -> ResourceOveruse:
+    def excess(self, template: LocalTemplate) -> ResourceOveruse:
         """Return what a template was ended for."""
-        if opened.launched_by == self._fork_server.mark:
+        if template.launched_by == self._fork_server.mark:
             with contextlib.suppress(PoolError):  # the launcher is gone as well: it is not known
-                return self._fork_server.excess(opened.number)
+                return self._fork_server.excess(template.number)
         return NO_EXCESS
 
-    def kill(self, opened: LocalTemplate) -> None:
+    def kill(self, template: LocalTemplate) -> None:
         """End a template process and its ranks."""
-        if not self._closed and opened.launched_by == self._fork_server.mark:
-            self._fork_server.kill(opened.number)
+        if not self._closed and template.launched_by == self._fork_server.mark:
+            self._fork_server.kill(template.number)
 
     def close(self) -> None:
         """End every process."""
@@ -392,7 +392,9 @@ def _no_room(error: OSError) -> PoolError:
     return PoolError(resource_headroom.without(what, error.strerror))
 
 
-def _hung(opened: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
-    found = stacks.collect({0: (opened.pid, opened.recorder)}, lambda pid: HERE.ask(pid, wake=True))
+def _hung(template: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
+    found = stacks.collect(
+        {0: (template.pid, template.recorder)}, lambda pid: HERE.ask(pid, wake=True)
+    )
     shown = threads_text(found.get(0, ()))
-    return TemplateFailure(kind, message, shown, opened.output.drain())
+    return TemplateFailure(kind, message, shown, template.output.drain())

@@ -1,7 +1,7 @@
 """Where worlds of ranks come from.
 
-That is a process on this machine (``launcher``), or one for each rank, on as many machines as one
-likes (``cluster``).
+That is one fork server on this machine (``launcher``), or one for each rank, on any number of
+machines (``cluster``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Ending = dict[str, Any]
 
 
 class NoRoom(Exception):
-    """There is no more of what ranks take; why."""
+    """Ranks cannot be started, as there is no more of what they take; the text names it."""
 
 
 class TemplateHandle(Protocol):
-    """A handler that is constructed, and what forks worlds of ranks that hold it.
+    """A template process, or one on each host: has constructed its handler, and forks ranks.
 
     An OSError out of any method means that it is gone.
     """
@@ -43,16 +43,16 @@ class TemplateHandle(Protocol):
         ...
 
     @property
-    def sight(self) -> ProcessInspector:
-        """Of the ranks."""
+    def inspector(self) -> ProcessInspector:
+        """Shows the processes of its ranks."""
         ...
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
-        """Files, and what reading one brings: None where nothing more will come."""
+        """Files to poll, with what reads each: its messages, None where nothing more will come."""
         ...
 
     def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
-        """Have the ranks of a world started; raises NoRoom. ``alone``: once no other is left."""
+        """Have the ranks of a world started; raises NoRoom. ``alone``: after all others ended."""
         ...
 
     def end(self, world: int) -> None:
@@ -98,12 +98,12 @@ class Launcher(Protocol):
         """
         ...
 
-    def excess(self, source: Any) -> ResourceOveruse:
-        """Return what a source was ended for."""
+    def excess(self, template: Any) -> ResourceOveruse:
+        """Return what a template was ended for."""
         ...
 
-    def kill(self, source: Any) -> None:
-        """End a source and its ranks."""
+    def kill(self, template: Any) -> None:
+        """End a template and its ranks."""
         ...
 
     def close(self) -> None:

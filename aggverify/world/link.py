@@ -17,7 +17,7 @@ from aggverify.world.wire import Decoder, Frame, WireError
 _CHUNK = 1 << 18
 _TAIL = 8_000
 MUCH = 1 << 14
-"""Of an answer, at a time: it may have filled the connection, and its sender waited for us."""
+"""Bytes of an answer at a time that may have filled the connection: its sender then waited."""
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ class CapturedOutput:
     tail: bytes = b""
     size: int = 0
     """Bytes that were written since this was last set back."""
-    heard: Printed | None = None
-    """What is handed all of it."""
+    copy_to: Printed | None = None
+    """What all of it is added to as well, if set."""
 
     def read(self) -> int:
         """Take what is there; how many bytes that was, 0 at the end."""
@@ -76,8 +76,8 @@ class CapturedOutput:
     def _keep(self, data: bytes, size: int) -> None:
         self.tail = (self.tail + data)[-_TAIL:]
         self.size += size
-        if self.heard is not None:
-            self.heard.add(data)
+        if self.copy_to is not None:
+            self.copy_to.add(data)
 
     def close(self) -> None:
         """Let go of it."""
@@ -102,7 +102,7 @@ def output_pipe() -> tuple[CapturedOutput, int]:
     os.set_blocking(read, False)
     with contextlib.suppress(OSError):  # what prints by the megabyte waits less often
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _CHUNK)
-    # Its pages need not be full: of two writes that do not fit into one each has its own.
+    # Half its size may fill it: two writes that do not fit into one page take a page each.
     return CapturedOutput(read, fcntl.fcntl(read, fcntl.F_GETPIPE_SZ) // 2), write
 
 
@@ -126,7 +126,7 @@ class Link:
     out: bytearray = field(default_factory=bytearray)
     decoder: Decoder = field(default_factory=lambda: Decoder(answers.SMALL))
     asked: int = 1
-    """Answers that it owes, or owed: that it is ready, and one for each dispatch."""
+    """Answers asked for so far: that it is ready, and one for each dispatch."""
     answered: int = 0
     prepared: int = 0
     ended: bool = False
@@ -136,7 +136,7 @@ class Link:
     refused: str = ""
     """Why no process was started for it."""
     preparing: bool = False
-    """Whether it is the handler's own work that it does before a job, rather than the job."""
+    """Whether it is at the handler's own work before a job, not at the job."""
 
     def read(self) -> Received:
         """Take what has arrived."""
@@ -152,7 +152,7 @@ class Link:
         return self.hear(data)
 
     def hear(self, data: bytes) -> Received:
-        """Take these bytes; what is no answer is noted, and nothing more is taken."""
+        """Decode and check these bytes; the link ends at the first that is no answer."""
         before = self.answered + self.prepared
         try:
             for header, blob in self.decoder.feed(data):
@@ -164,7 +164,7 @@ class Link:
         return Received(len(data), self.answered + self.prepared > before)
 
     def _take(self, header: dict[str, Any], blob: bytes) -> None:
-        """Take its message: no more than it was asked for, and that in turn."""
+        """Take one message; raises WireError for one that was not asked for, or is out of turn."""
         if "preparing" in header:
             if header["preparing"] is self.preparing or self.prepared >= 2 * self.asked:
                 raise WireError("it prepares what it was not asked for")

@@ -3,15 +3,15 @@
 /proc is read by hand, not by psutil, for three reasons (psutil 7.2.2, 150 processes on the
 machine, 8 ranks):
 
-- for the children of one process psutil reads all of them: 10 ms, for 0.04 ms by the kernel's own
-  list. A look at a world (``processes.look``) would take 120 ms, for 1.3 ms, and a hang is to be
-  found in 100 ms;
+- for the children of one process psutil reads all processes: 10 ms against 0.04 ms by the kernel's
+  own list. A look at a world (``processes.look``) would take 120 ms instead of 1.3 ms, and a hang
+  is to be found in 100 ms;
 - it has no state of a thread, no count of its switches and no time that it was runnable, by which
   ``watchdog`` distinguishes waiting from work;
 - it does not separate a process's own memory from memory files (``memory``), nor pids in
   another namespace (``child``).
 
-What is left it would do in no less code, and its import takes 20 ms of each start.
+For the rest psutil would save no code, and its import takes 20 ms of each start.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ NO_PROCESS = 1 << 22
 
 
 def child(of: int, number: int) -> int:
-    """Return the child of a process that calls itself by this number.
+    """Return the child of a process whose own pid, in its pid namespace, is this number.
 
-    The number is another one in the child's own namespace; ``NO_PROCESS`` where there is none.
+    ``NO_PROCESS`` where there is none.
     """
-    every = sorted(children(of), key=lambda pid: pid != number)
+    every = sorted(children(of), key=lambda pid: pid != number)  # mostly the same one: ask it first
     return next((pid for pid in every if _own_number(pid) == number), NO_PROCESS)
 
 
@@ -143,7 +143,7 @@ _PARENT, _GROUP, _START = 1, 2, 19
 
 
 def _of_all(place: int, number: int) -> list[int]:
-    """Of all processes, zombies included, those that have this number there."""
+    """Return all processes, zombies included, that have this number at a place of their line."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

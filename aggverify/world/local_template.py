@@ -25,21 +25,21 @@ class LocalTemplate:
     recorder: int
     pid: int
     number: int
-    """The pid that the launcher calls it by: another one in a sandbox."""
+    """Its pid as the launcher sees it, which differs from ours where both are in a sandbox."""
     description: dict[str, Any]
     launched_by: str
-    """The mark of its launcher: another one does not know it, or knows its pid as another's."""
+    """The mark of its launcher, the only one that knows its ``number``."""
     lacks_threads: bool = False
     """Whether the import has left threads that ranks forked from it do without."""
     _decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(answers.SMALL))
 
     @property
-    def sight(self) -> LocalInspector:
-        """Of the ranks."""
+    def inspector(self) -> LocalInspector:
+        """Shows the processes of its ranks."""
         return LocalInspector(self.pid)
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
-        """Files, and what reading one brings: None where nothing more will come."""
+        """Files to poll, with what reads each: its messages, None where nothing more will come."""
         return {self.connection.fileno(): self._endings, self.output.fd: self._printed}
 
     def _endings(self) -> Sequence[Ending]:
@@ -62,11 +62,11 @@ class LocalTemplate:
         *,
         alone: bool,
         ranks: Sequence[int] | None = None,
-        meeting: Rendezvous | None = None,
+        rendezvous: Rendezvous | None = None,
     ) -> list[Link]:
-        """Have the ranks of a world forked, all or these of them.
+        """Have all ranks of a world forked, or only ``ranks``, which then need a ``rendezvous``.
 
-        Raises NoRoom, and OSError where this is gone. ``meeting``: where they meet others.
+        Raises NoRoom, and OSError where the template process is gone.
         """
         mine = range(key.size) if ranks is None else ranks
         links: list[Link] = []
@@ -79,7 +79,7 @@ class LocalTemplate:
             "backend": key.backend.name,
             "alone": alone,
             "memory": memory,
-            "meeting": meeting,
+            "rendezvous": rendezvous,
         }
         try:
             try:
@@ -95,7 +95,7 @@ class LocalTemplate:
                 link.close()
             raise
         finally:
-            # The recorder is open once here, and read.
+            # Not the recorder: it is one file, which the link keeps open and reads.
             for connection, output, _ in handed:
                 os.close(connection)
                 os.close(output)

@@ -1,7 +1,8 @@
 """Letters between launched processes, through torch's store.
 
-Each process has a box there, with numbered letters, and a counter that it moves once a second. What
-is read is deleted, so that the store does not grow. Who can write to the store can write letters.
+Each process has a box in the store, with numbered letters, and a counter that it raises once a
+second as a sign of life. A letter that was read is deleted, so that the store does not grow. Any
+process that can write to the store can write letters.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BEAT = 1.0
 LOST = 20.0
 """Seconds without a sign after which a process is taken for lost."""
 _HELD_UP = 5.0
-"""Seconds between two turns after which it is this process that was held up, not the others."""
+"""Seconds between two beats of ours above which this process was held up, not the others."""
 _LONG = timedelta(days=365)
 
 Deliver = Callable[[dict[str, Any], bytes], None]
@@ -54,8 +55,8 @@ def delete(store: Any, key: str) -> None:
     store.delete_key(key)
 
 
-class Ear:
-    """What a thread has put there; its file can be read when there is something."""
+class ReadableQueue:
+    """A queue that one thread fills; its file is readable while there is something in it."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -63,50 +64,50 @@ class Ear:
         self._waiting: deque[Any] = deque()
 
     def fileno(self) -> int:
-        """Its number; another one after it is closed."""
+        """Return the number of its file, -1 once it is closed."""
         return self._fd
 
     def put(self, *what: Any) -> None:
-        """By the thread."""
+        """Add something; called by the other thread, also after ``close``."""
         with self._lock:
             self._waiting.append(what)
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
-    def taken(self) -> list[Any]:
-        """All that is there."""
+    def take_all(self) -> list[Any]:
+        """Take all that is there."""
         with self._lock:
             if self._waiting:
                 os.eventfd_read(self._fd)
             return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Close its file; what is put there later is not noticed."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
 
 
 class Post:
-    """A process's box, which a thread reads, and its counter.
+    """A process's box, and its counter: a thread reads the one, another one raises the other.
 
-    ``deliver`` is called by that thread for each letter, ``lost`` by any thread, with the reason,
-    when the store is gone or a process that is watched gives no sign.
+    ``deliver`` is called for each letter, ``lost`` with a name, "" for the store, and the reason
+    when the store is gone or a process that is watched gives no sign; both by these threads.
     """
 
     def __init__(
-        self, seat: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
+        self, info: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
     ) -> None:
-        # What it means that a store is gone is reported here, not by torch in twenty lines.
+        # That the store is gone is reported by ``lost``, not by torch in twenty lines.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        self._part, self._name = seat.part, name
+        self._part, self._name = info.part, name
         self._deliver, self._lost = deliver, lost
-        self.store = seat.store()
+        self.store = info.store()
         self._watched: tuple[str, ...] = ()
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        guest = replace(seat, serves=False)
-        # A store does one thing at a time, and the one that reads waits.
+        guest = replace(info, serves=False)
+        # A connection each: one does one thing at a time, and reading a letter waits for it.
         self._threads = [
             threading.Thread(target=self._guarded, args=(run, guest.store()), daemon=True)
             for run in (self._read, self._beat)
@@ -125,14 +126,14 @@ class Post:
             raise PoolError(_gone(error)) from None
 
     def watch(self, names: Iterable[str]) -> None:
-        """Whose counters must move from now on."""
+        """From now on report these processes as lost when their counters stand still."""
         self._watched = tuple(names)
 
     def close(self) -> None:
         """Read nothing more; the counter stands still."""
         self._closed.set()
         try:
-            self.send(self._name, {})  # for the thread that waits
+            self.send(self._name, {})  # ends the wait of the thread that reads
         except PoolError:
             return
         for thread in self._threads:

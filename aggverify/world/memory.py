@@ -28,19 +28,28 @@ def oom_kills(root: Path = _ROOT) -> tuple[str, int] | None:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    groups = root / "sys/fs/cgroup"
+    mount = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                yield from _either(groups, path, "memory.events")
-            elif "memory" in controllers.split(","):
-                yield from _either(groups / "memory", path, "memory.oom_control")
+        for controllers, path in memberships(root):
+            if "" in controllers:
+                yield from _either(mount, path, "memory.events")
+            elif "memory" in controllers:
+                yield from _either(mount / "memory", path, "memory.oom_control")
     yield root / "proc/vmstat"
 
 
+def memberships(root: Path = _ROOT) -> Iterator[tuple[list[str], str]]:
+    """Control groups of this process: the controllers of each, [""] for version 2, and its path.
+
+    Raises OSError where that cannot be read.
+    """
+    for line in (root / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        yield controllers.split(","), path
+
+
 def _either(mount: Path, path: str, name: str) -> Iterator[Path]:
-    """In a container the group's own path is often not to be seen, and the mount is the group."""
+    """Where that file is: in a container often not in the group's path, and the mount is it."""
     own = mount / path.strip("/") / name
     yield from filter(Path.is_file, (own, mount / name))
 
@@ -53,12 +62,11 @@ def groups(root: Path = _ROOT) -> dict[str, Path]:
     found: dict[str, Path] = {}
     mount = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            for name in controllers.split(","):
+        for controllers, path in memberships(root):
+            for name in controllers:
                 base = mount / name
                 own = base / path.strip("/")
-                # Next to controllers of version 1 the mount is no group, and version 2 has none.
+                # Where version 1 is mounted the mount itself is no group of version 2.
                 if base.is_dir() and (name or (mount / "cgroup.controllers").is_file()):
                     found |= {name: own if own.is_dir() else base}
     return found
@@ -94,9 +102,9 @@ def _dropped(folder: Path) -> int:
 
 
 class Own(NamedTuple):
-    """What a process has; nothing once it is gone.
+    """What a process holds, all 0 once it is gone.
 
-    That is its own bytes and bytes it shares, which are no file's, and threads.
+    Bytes that are its alone, bytes in shared memory (neither are pages of files), and threads.
     """
 
     anonymous: int = 0
@@ -105,7 +113,7 @@ class Own(NamedTuple):
 
 
 def own(pid: int) -> Own:
-    """Of that process."""
+    """Return what a process holds."""
     with contextlib.suppress(OSError):
         lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         found = {words[0]: int(words[1]) for words in lines if words[0] in _OWN}
@@ -115,10 +123,9 @@ def own(pid: int) -> Own:
 
 
 def in_files(pids: Iterable[int]) -> int:
-    """Return the bytes in files in memory (memfd) that these processes hold open.
+    """Return the bytes in memory files (memfd) that these processes hold open, each file once.
 
-    The files exist there only, and each counts once: pages that were written and never mapped are
-    no process's own.
+    Pages that were written and never mapped are in no process's own account.
     """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:

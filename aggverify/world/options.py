@@ -14,16 +14,16 @@ from aggverify.world.sandbox import Sandbox
 MOST_HELPERS = 64 + 2 * (os.cpu_count() or 1)
 """Processes below one rank, whose code may well start a helper for every processor."""
 MOST_PROCESSES = 4 * MOST_HELPERS
-"""Below the process that ranks are forked from: a run has up to two dozen ranks at a time, and
-code under test may start a few helpers in each."""
+"""Processes below one template process: a run has up to two dozen ranks at a time, and code under
+test may start a few helpers in each."""
 MOST_THREADS = 4 * MOST_PROCESSES
-"""Of all these together, which a run has up to four hundred of."""
+"""Threads of all processes below one template: a run has up to four hundred."""
 MAX_RANKS = 64
-"""Of a world."""
+"""Ranks of one world."""
 LEAST_MEMORY = 1 << 30
 SHARE_OF_MEMORY = 0.75
-"""Of what is free when the launcher starts, for all processes below it together, at least those
-bytes: a rank by itself has its own limit."""
+"""All processes below a template may together hold this share of the memory that is free when the
+launcher starts, or ``LEAST_MEMORY`` if that is more. One rank has its own limit, ``memory``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Options:
     """Limits of ranks, in seconds and bytes, and their backend.
 
     ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
-    ``cpu_seconds_after``: the same once a job has run away; less, where such jobs are sought out.
+    ``cpu_seconds_after``: the same once a job has run away; less where a search follows.
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
     it for code that sleeps, or waits for something outside the machine, on purpose.
-    ``second_look``: how long a rank must have slept outside any collective to be taken for blocked.
+    ``second_look``: how long a rank must have slept outside any collective to count as blocked.
     ``silence``: wall-clock limit without any progress, where the other two do not show it.
-    ``silence_after``: the same once a job was held up for good.
+    ``silence_after``: the same once a job was ended by ``silence``.
     ``memory``: address space of a rank beyond what it started with.
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction, and of what it prepares for

@@ -14,22 +14,22 @@ from aggverify.world.process_inspector import HERE, ProcessInspector
 from aggverify.world.processes import Slept
 
 _LITTLE = 0.0003
-"""Seconds of processor time each time it wakes: a look takes a third of that."""
+"""Seconds of processor time per wake-up at most: looking for something takes a third of that."""
 _OFTEN = 20
-"""Times that each has gone to sleep, to be known to do nothing else."""
+"""Times that each must have gone to sleep before it is taken to do nothing else."""
 
 
 @dataclass(slots=True)
 class Polling:
     """Looks at some processes, one after another."""
 
-    sight: ProcessInspector = HERE
+    inspector: ProcessInspector = HERE
     _since: float = 0.0
     _first: dict[int, Slept] = field(default_factory=dict)
 
     def seconds(self, pids: Iterable[int], now: float) -> float:
-        """For how long each of them has done nothing else; 0 while that is not known."""
-        seen = {pid: slept for pid in pids if (slept := self.sight.slept(pid)) is not None}
+        """Return for how long all of them have only polled; 0 while that is not known."""
+        seen = {pid: slept for pid in pids if (slept := self.inspector.slept(pid)) is not None}
         if seen.keys() != self._first.keys() or any(
             slept.used - self._first[pid].used
             > _LITTLE * max(slept.times - self._first[pid].times, _OFTEN)

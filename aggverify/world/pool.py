@@ -78,10 +78,10 @@ class Pool:
             raise InputError(f"a handler is named 'module:Class', not {handler!r}")
         request = {"handler": handler, "setup": dict(setup), "paths": list(paths)}
         options = replace(self._options, **(more or {}))
-        opened = self._launcher.open(request, options)
-        if isinstance(opened, TemplateFailure):
-            return opened
-        template = Template(opened, request, options, self._launcher)
+        handle = self._launcher.open(request, options)
+        if isinstance(handle, TemplateFailure):
+            return handle
+        template = Template(handle, request, options, self._launcher)
         self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
 

@@ -43,8 +43,8 @@ def finished(
     frames: Sequence[Message],
     links: Sequence[Link],
     number: int,
-    watched: resource_headroom.PidsWatch,
-    sight: ProcessInspector,
+    pids_watch: resource_headroom.PidsWatch,
+    inspector: ProcessInspector,
 ) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
@@ -53,13 +53,13 @@ def finished(
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         same_exit = len(types) == 1 and odd is None
-        return Postmortem(links, number, watched, sight).raised(), usable and same_exit
+        return Postmortem(links, number, pids_watch, inspector).raised(), usable and same_exit
     if odd is not None:
-        return Postmortem(links, number, watched, sight).diverged(odd), False
+        return Postmortem(links, number, pids_watch, inspector).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
-def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
+def split(outcome: Outcome, count: int) -> list[Outcome | None]:
     """Return the outcomes of jobs that shared a dispatch; None for all if anything is wrong.
 
     Also when state was altered: by which of them, and what it did to the others, is not known.
@@ -105,30 +105,29 @@ class Postmortem:
         self,
         links: Sequence[Link],
         number: int,
-        watched: resource_headroom.PidsWatch,
-        sight: ProcessInspector,
+        pids_watch: resource_headroom.PidsWatch,
+        inspector: ProcessInspector,
     ) -> None:
         self._links = links
-        self._sight = sight
-        self._watched = watched
+        self._sight = inspector
+        self._pids_watch = pids_watch
         self._number = number
         self._signs = tuple(flight_recorder.signs(link.recorder) for link in links)
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, Collective] = {}
         self._errors: dict[int, Raised] = {}
         self._changes: dict[int, tuple[str, ...]] = {}
+        # Ranks whose handler was at its own work, so that what failed is no fault of the code.
         self._own: set[int] = set()
         for link in links:
-            self._look(link, number)
+            seen = flight_recorder.read(link.recorder)
+            begun = seen.job == number
+            if begun and seen.own:
+                self._own.add(link.rank)
             if link.replies:
                 self._answered(link.rank, link.replies[0][0])
             else:
-                self._unanswered(link, number)
-
-    def _look(self, link: Link, number: int) -> None:
-        seen = flight_recorder.read(link.recorder)
-        if seen.job == number and seen.own:
-            self._own.add(link.rank)
+                self._unanswered(link.rank, seen if begun else None)
 
     def _answered(self, rank: int, header: dict[str, Any]) -> None:
         self._traces[rank] = _trace(header)
@@ -137,13 +136,11 @@ class Postmortem:
         if "changes" in header:
             self._changes[rank] = tuple(header["changes"])
 
-    def _unanswered(self, link: Link, number: int) -> None:
-        seen = flight_recorder.read(link.recorder)
-        # Another number: the rank has not begun this job.
-        begun = seen.job == number
-        self._traces[link.rank] = Trace(seen.entries if begun else (), False)
-        if begun and seen.inside is not None:
-            self._inside[link.rank] = read(seen.inside)
+    def _unanswered(self, rank: int, seen: flight_recorder.FlightRecord | None) -> None:
+        """Take what its flight recorder holds, None where the rank has not begun this job."""
+        self._traces[rank] = Trace(() if seen is None else seen.entries, False)
+        if seen is not None and seen.inside is not None:
+            self._inside[rank] = read(seen.inside)
 
     @property
     def _left(self) -> set[int]:
@@ -170,14 +167,14 @@ class Postmortem:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """What ranks reported of themselves on the way: another one where any has got further."""
+        """Heads of the flight recorders, which are different once any rank has got further."""
         return self._signs
 
     @property
     def asleep(self) -> list[int]:
-        """Ranks that have not answered and are in no collective.
+        """Ranks that have not answered and are in no collective, which may be asleep.
 
-        There are none where what the others have done is evidence against it.
+        Empty where ranks disagree, or one has left its group: that is why they wait.
         """
         if self._left or disagreement(self._traces) is not None:
             return []
@@ -249,11 +246,11 @@ class Postmortem:
         )
 
     def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
-        refused = kind != "runaway" and self._watched.refused()
-        # On whichever rank: others fail for want of it, or wait for it.
+        refused = kind != "runaway" and self._pids_watch.refused()
+        # It does not matter on which rank: the others fail for the same want, or wait for it.
         lacking = refused or self._no_room(kind, rank)
-        # Who is refused one more may just have started all the others, in less time than passes
-        # between two counts of the process that ends ranks for that.
+        # Code under test that was refused one more may have started all the others since the fork
+        # server last counted them.
         crowd = self._crowd() if lacking else NO_EXCESS
         if crowd:
             kind, message, more = (
@@ -284,7 +281,7 @@ class Postmortem:
         return any(map(resource_headroom.ran_out, texts)) and bool(resource_headroom.tight())
 
     def _crowd(self) -> ResourceOveruse:
-        """More processes or threads, below these ranks, than any run needs."""
+        """Return the processes or threads below these ranks where more than any run needs."""
         seen = self._sight.look((link.pid for link in self._links if link.pid is not None), set())
         if max(Counter(seen.roots.values()).values(), default=0) > MOST_HELPERS:
             return ResourceOveruse(processes=len(seen.roots))
@@ -295,10 +292,7 @@ class Postmortem:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at its own work.
-
-        It was there on the rank at fault or on one that the others wait for.
-        """
+        """Whether the handler was at its own work on the rank at fault, or on one it waits for."""
         if kind in ("exception", "died"):
             return rank in self._own
         if self._own & self._errors.keys():
@@ -306,7 +300,7 @@ class Postmortem:
         silent = {link.rank for link in self._links if not link.replies}
         if kind == "runaway" or disagreement(self._traces) is not None:
             return bool(silent) and silent <= self._own
-        # All of them sleep: where one does so on its way, those in the code under test wait for it.
+        # All sleep: those in the code under test wait for one that is at the handler's own work.
         return bool(silent & self._own)
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:

@@ -36,11 +36,11 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at some processes and those they started; ``cpu``: seconds per process.
+    """One look at some processes and their descendants.
 
-    ``roots`` has what each of them descends from, ``load`` how many threads want to run for each
-    processor of the machine. A mere ``glance`` has the main threads of the
-    processes themselves only.
+    ``cpu``: seconds of processor time per process. ``roots``: for each process the one asked for
+    that it descends from, or is. ``load``: how many threads want to run for each processor of the
+    machine. A ``glance`` has only the main threads of the processes asked for.
     """
 
     threads: tuple[Thread, ...]
@@ -56,7 +56,7 @@ class Look:
 
     @property
     def awake(self) -> bool:
-        """Whether one of those does that do not wake by themselves."""
+        """As ``running``, of the threads that do not wake by themselves."""
         return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
 
     @property
@@ -71,7 +71,7 @@ def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
     ``ticking``: names of threads that wake by themselves: being switched to means nothing there,
     wanting to run does.
     """
-    roots = {member: pid for pid in pids for member in _family(pid)}
+    roots = {member: pid for pid in pids for member in (pid, *linux.descendants(pid))}
     threads = [thread for process in roots for thread in _threads(process, ticking)]
     cpu = {process: stat.cpu for process in roots if (stat := _stat(f"/proc/{process}"))}
     return Look(tuple(sorted(threads, key=lambda thread: thread.number)), cpu, roots, load=_load())
@@ -84,13 +84,6 @@ def glance(pids: Iterable[int]) -> Look:
     return Look(threads, {p: s.cpu for p, s in stats.items()}, {p: p for p in stats}, glance=True)
 
 
-def _family(pid: int) -> list[int]:
-    family = [pid]
-    for member in family:
-        family += linux.children(member)
-    return family
-
-
 class _Stat(NamedTuple):
     """Of a process or thread: its name, state, and seconds of processor time."""
 
@@ -100,7 +93,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(folder: str) -> _Stat | None:
-    """None once it has ended, also where its end was not collected: it does not sleep."""
+    """Read it; None once it has ended, a zombie included, which would pass for one that sleeps."""
     try:
         stat = _read(f"{folder}/stat")
     except OSError:
@@ -136,7 +129,7 @@ def _scheduled(folder: str) -> tuple[int, float, float]:
     except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
         lines = _read(f"{folder}/status").splitlines()
         switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
-        # For how long is not known: polling is then left to the limit on silence.
+        # For how long is not known: ranks that poll are then ended by the limit on silence.
         return switched, math.inf, math.inf
 
 
@@ -151,10 +144,10 @@ def _load() -> float:
 
 
 def contention(pids: Iterable[int]) -> float:
-    """Return how many times longer than alone on the machine these processes and this one take.
+    """Return how many times longer these processes, and this one, take than on an idle machine.
 
-    That is of their first threads; the time that they wait for a processor counts as well. 1.0
-    where the kernel does not show it.
+    It is the time that their main threads ran or waited for a processor over the time that they
+    ran; 1.0 where the kernel does not show it.
     """
     total = ran = 0.0
     for pid in (os.getpid(), *pids):
@@ -172,7 +165,7 @@ class Slept(NamedTuple):
 
 
 def slept(pid: int) -> Slept | None:
-    """None where it has ended, or the kernel does not show it."""
+    """Read it; None where the process has ended, or the kernel does not show it."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         folder = Path(f"/proc/{pid}")
         status = (folder / "status").read_text()

@@ -43,7 +43,7 @@ class Handed:
     recorder: int
     store: int
     memory: int
-    meeting: Sequence[Any] | None = None
+    rendezvous: Sequence[Any] | None = None
     """Where the others are met instead of in the store, as of a ``Rendezvous``."""
 
 
@@ -59,14 +59,14 @@ def live(
     """Be a rank until the connection ends."""
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
-        # What fails before the code under test is there is no fault of it.
+        # "Own": a failure before the code under test is imported is no fault of that code.
         page, device = Writer(handed.recorder), DEVICES[backend.device]
         page.own(begins=True)
         place = _settle(place, backend, device, handed)
         page.own(begins=False)
         handler = make_handler()
         if os.getpid() != me:
-            return  # forked by an import that each rank does for itself
+            return  # a process that the import has forked, and that came back here
         page.own(begins=True)
         _join(place, handed, device.joining(place, backend))
         handler.start(place)
@@ -81,7 +81,7 @@ def live(
 
 
 def _settle(place: RankPlace, backend: Backend, device: Device, handed: Handed) -> RankPlace:
-    """Own device, output, limits, scheduling, stack dumps and random numbers."""
+    """Set up this process: its device, output, limits, scheduling, stack dumps, random numbers."""
     for fd in (1, 2):
         os.dup2(handed.output, fd)
     # Written at once, so that what was printed is there when the rank is killed.
@@ -121,12 +121,12 @@ def _join(place: RankPlace, handed: Handed, how: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
-    if handed.meeting is not None:
-        store = rendezvous.Rendezvous(*handed.meeting).joined()
+    if handed.rendezvous is not None:
+        store = rendezvous.Rendezvous(*handed.rendezvous).joined()
     else:
         # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
         store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
-    # A rank that waits is the parent's business: the backend's own timeout must not come first.
+    # The parent ends ranks that are blocked, so the backend's own timeout must not come first.
     dist.init_process_group(
         store=store,
         rank=place.rank,
@@ -151,7 +151,8 @@ class _Loop:
         self._begun = 0
         self._counted: dict[str, list[int]] = {}
         self._over = 0
-        self._waiting: tuple[Any, dict[str, Any]] | None = None  # with the evidence that is its own
+        # Jobs that wait for the other ranks, and the evidence gathered when their calls returned.
+        self._waiting: tuple[Any, dict[str, Any]] | None = None
         self._pid = os.getpid()
         self._spoiled = False
         self._preparation = getattr(handler, "preparation", lambda jobs: None)
@@ -172,7 +173,7 @@ class _Loop:
                 return
 
     def _rest(self) -> None:
-        """Do nothing more: this rank is replaced, and what it leaves behind in each job adds up."""
+        """Run nothing more until it is replaced: each job would add to the state left changed."""
         self._finish()
         while self._connection.recv(1 << 18):
             pass
@@ -225,7 +226,7 @@ class _Loop:
         return False
 
     def _prepare(self, jobs: Sequence[dict[str, Any]]) -> None:
-        """Do what the handler has to do first, seen by the parent and with its own evidence."""
+        """Do the handler's own work before these jobs: the parent is notified, nothing counts."""
         prepare = self._preparation(jobs)
         if prepare is None:
             return
@@ -242,7 +243,7 @@ class _Loop:
         if os.getpid() != self._pid:
             os._exit(0)  # forked past the interpreter's own hooks
         forking.reap()
-        # What one rank leaves out of a job must not be made up for in the next.
+        # Counted after each job: a collective left out of one and added to the next is noticed.
         for name, n in sequences().items():
             if name not in self._counted:
                 self._counted[name] = [0] * self._over

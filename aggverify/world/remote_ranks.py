@@ -1,7 +1,7 @@
 """A rank of another launched process as the driver sees it: its link, and its process.
 
-The process that has the rank reads, checks and looks; here is what it has written of that. A
-process is known by one number, of its host and of its own there.
+The host of the rank (``serving``) reads its connection and looks at its process; what arrives here
+is what that host reports. A process is known by one number, made of its host's and its pid there.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, Protocol, cast
 
 from aggverify.world import linux
 from aggverify.world.link import CapturedOutput, Link, Received
-from aggverify.world.mail import Ear
+from aggverify.world.mail import ReadableQueue
 from aggverify.world.processes import Look, Slept, Thread
 
 _SHIFT = 23
-"""Processes of host h go by their number there with h above these bits, which no number reaches."""
+"""The host's number is shifted by so many bits, above any pid (``linux.NO_PROCESS`` included)."""
 _OWN = (1 << _SHIFT) - 1
 _MUCH = 1 << 15
-"""Of what a rank prints, at a time: as ``CapturedOutput.much``."""
+"""As ``CapturedOutput.much``: bytes printed at a time that may have filled the rank's pipe."""
 
 
 class NodeAgents(Protocol):
-    """Hosts that are written to; raises PoolError where one is lost."""
+    """Hosts that requests are sent to (``Cluster``); raises PoolError where one is lost."""
 
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Each its own request; their answers."""
+        """Send each host its request, and return their answers by host."""
 
     def send(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """Send what needs no answer."""
@@ -35,44 +35,44 @@ class NodeAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemotePage:
-    """A rank's flight recorder."""
+    """A rank's flight recorder (``RemoteRecord``), read through its host."""
 
-    hosts: NodeAgents
+    agents: NodeAgents
     template: int
     world: int
     host: int
 
     def pread(self, size: int, at: int) -> bytes:
-        """So many of its bytes from there; zeros at the end are left out."""
+        """Read ``size`` bytes from offset ``at``; zeros at the end are left out."""
         data: str = self.ask("page", size=size, at=at)["data"]
         return data.encode("latin-1")
 
     def size(self) -> int:
-        """Of its file."""
+        """Return the size of its file."""
         size: int = self.ask("page", size=0, at=0)["size"]
         return size
 
     def ask(self, what: str, **more: int) -> dict[str, Any]:
-        """Have its host do that with the rank."""
-        return self.hosts.ask({self.host: self.request(what, **more)})[self.host]
+        """Have the host do ``what`` with this rank; its answer."""
+        return self.agents.ask({self.host: self.request(what, **more)})[self.host]
 
     def request(self, what: str, **more: int) -> dict[str, Any]:
-        """About this rank."""
+        """Return a request about this rank."""
         return {"op": what, "template": self.template, "world": self.world, **more}
 
 
 class RemoteOutput(CapturedOutput):
-    """What it prints, as far as its host has written that."""
+    """What a rank prints, as far as its host has reported that."""
 
-    __slots__ = ("_page", "ear")
+    __slots__ = ("_page", "queue")
 
-    def __init__(self, ear: Ear, page: RemotePage) -> None:
-        super().__init__(ear.fileno(), _MUCH)
-        self.ear, self._page = ear, page
+    def __init__(self, queue: ReadableQueue, page: RemotePage) -> None:
+        super().__init__(queue.fileno(), _MUCH)
+        self.queue, self._page = queue, page
 
     def read(self) -> int:
         """Take what is there; how many bytes were printed."""
-        taken = self.ear.taken()
+        taken = self.queue.take_all()
         if not taken:
             raise BlockingIOError
         for size, shown in taken:
@@ -85,30 +85,30 @@ class RemoteOutput(CapturedOutput):
         return CapturedOutput.drain(self)
 
     def close(self) -> None:
-        self.ear.close()
+        self.queue.close()
 
 
 class RemoteLink(Link):
     """A rank's link: what its host has read of it arrives here, and what is written goes there."""
 
-    __slots__ = ("_ear", "_page", "_printed")
+    __slots__ = ("_arrived", "_page", "_printed")
 
     def __init__(self, page: RemotePage) -> None:
-        ear, printed = Ear(), RemoteOutput(Ear(), page)
-        super().__init__(page.host, cast("socket.socket", ear), printed, page)
-        self._ear, self._printed, self._page = ear, printed, page
+        arrived, printed = ReadableQueue(), RemoteOutput(ReadableQueue(), page)
+        super().__init__(page.host, cast("socket.socket", arrived), printed, page)
+        self._arrived, self._printed, self._page = arrived, printed, page
 
     def put(self, letter: Mapping[str, Any], blob: bytes) -> None:
-        """By the thread that reads letters."""
+        """Take a letter about this rank; called by the thread of the mailbox."""
         if "printed" in letter:
-            self._printed.ear.put(letter["printed"], blob)
+            self._printed.queue.put(letter["printed"], blob)
         else:
-            self._ear.put(letter, blob)
+            self._arrived.put(letter, blob)
 
     def read(self) -> Received:
         """Take what has arrived."""
         size, complete = 0, False
-        for letter, blob in self._ear.taken():
+        for letter, blob in self._arrived.take_all():
             if "ended" in letter:
                 self._end()
                 self.garbage = letter["ended"]
@@ -122,17 +122,12 @@ class RemoteLink(Link):
         if self.out:
             page = self._page
             request = page.request("write", asked=self.asked, most=self.decoder.most)
-            page.hosts.send(page.host, request, bytes(self.out))
+            page.agents.send(page.host, request, bytes(self.out))
             self.out.clear()
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self.sock.close()
-        self.output.close()
 
 
 def sent(seen: Any) -> Any:
-    """Return what a host answers of what it has seen."""
+    """Return what a host has seen as JSON-able data, which ``RemoteInspector`` reads."""
     if not isinstance(seen, Look):
         return seen
     threads = [(t.number, t.state.decode(), *astuple(t)[2:]) for t in seen.threads]
@@ -143,7 +138,7 @@ def sent(seen: Any) -> Any:
 class RemoteInspector:
     """Sees the ranks of several hosts, each by its own ``LocalInspector``; ``ProcessInspector``."""
 
-    hosts: NodeAgents
+    agents: NodeAgents
     template: int
     ranks: range
 
@@ -163,9 +158,9 @@ class RemoteInspector:
         found: tuple[list[Thread], dict[int, float], dict[int, int]] = [], {}, {}
         most = 0.0
         for n, (threads, cpu, roots, load) in self._asked(what, there).items():
-            found[0].extend(Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in threads)
-            found[1].update((_far(n, pid), seconds) for pid, seconds in cpu)
-            found[2].update((_far(n, pid), _far(n, root)) for pid, root in roots)
+            found[0].extend(Thread(_global_pid(n, t), s.encode(), *rest) for t, s, *rest in threads)
+            found[1].update((_global_pid(n, pid), seconds) for pid, seconds in cpu)
+            found[2].update((_global_pid(n, pid), _global_pid(n, root)) for pid, root in roots)
             most = max(most, load)
         return Look(tuple(found[0]), found[1], found[2], what == "glance", most)
 
@@ -175,7 +170,7 @@ class RemoteInspector:
 
     def child(self, rank: int, number: int) -> int:
         found = self._asked("child", {rank: {"rank": rank, "number": number}})[rank]
-        return linux.NO_PROCESS if found == linux.NO_PROCESS else _far(rank, found)
+        return linux.NO_PROCESS if found == linux.NO_PROCESS else _global_pid(rank, found)
 
     def wake(self) -> None:
         self._asked("wake", {n: {} for n in self.ranks})
@@ -188,9 +183,9 @@ class RemoteInspector:
 
     def _asked(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
         request = {"op": "see", "what": what, "template": self.template}
-        answers = self.hosts.ask({n: {**request, "with": more} for n, more in each.items()})
+        answers = self.agents.ask({n: {**request, "with": more} for n, more in each.items()})
         return {n: answer["seen"] for n, answer in answers.items()}
 
 
-def _far(host: int, pid: int) -> int:
+def _global_pid(host: int, pid: int) -> int:
     return host << _SHIFT | pid

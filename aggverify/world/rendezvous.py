@@ -31,8 +31,8 @@ _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 class RankInfo:
     """The place of this process among those that were launched together, and where their store is.
 
-    ``serves``: whether the store is in the first of them, not in the launcher. ``restarts``: how
-    often all were started again, of at most so many times.
+    ``serves``: whether the first process has the store, not torchrun. ``restarts``: how often
+    torchrun has started all of them again, at most ``most_restarts`` times.
     """
 
     number: int
@@ -45,7 +45,7 @@ class RankInfo:
 
     @property
     def part(self) -> str:
-        """Of the store, which may have been there before this start."""
+        """Prefix of our keys: the store may have keys of an earlier start of the same run."""
         return f"aggverify/{self.restarts}"
 
     def store(self) -> Any:
@@ -102,7 +102,7 @@ class Rendezvous(NamedTuple):
     interface: str
 
     def joined(self) -> Any:
-        """Connect to a store of theirs alone; the backend is bound to the interface."""
+        """Bind the backend to the interface, and connect to this world's part of the store."""
         from torch._C._distributed_c10d import PrefixStore
 
         os.environ[_INTERFACE] = self.interface
@@ -115,7 +115,7 @@ def machine() -> str:
     return f"{boot} {os.readlink('/proc/self/ns/net')}"  # noqa: PTH115
 
 
-def interface(seat: RankInfo) -> str:
+def interface(info: RankInfo) -> str:
     """Return the network interface by which other machines reach this one.
 
     It is what the backend is configured to use, else the one that leads to the store; "" where that
@@ -124,7 +124,7 @@ def interface(seat: RankInfo) -> str:
     if named := os.environ.get(_INTERFACE, ""):
         return named
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:
-        probe.connect((seat.address, seat.port))  # sends nothing
+        probe.connect((info.address, info.port))  # sends nothing
         found: str = probe.getsockname()[0]
         names = (name for _, name in socket.if_nameindex())
         if not found.startswith("127."):
@@ -132,16 +132,16 @@ def interface(seat: RankInfo) -> str:
     return ""
 
 
-def unreachable(seat: RankInfo) -> str:
+def unreachable(info: RankInfo) -> str:
     """Return the sentence for a person where there is no such interface."""
     return (
-        f"{seat.address} (MASTER_ADDR) is no address by which other machines reach this one: set "
+        f"{info.address} (MASTER_ADDR) is no address by which other machines reach this one: set "
         f"{_INTERFACE} to the network interface that they share"
     )
 
 
 def address_of(interface: str) -> str | None:
-    """Its IPv4 address."""
+    """Return the IPv4 address of a network interface, None where it has none."""
     with socket.socket(type=socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         asked = struct.pack("256s", interface.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, asked)[20:24])

@@ -1,7 +1,7 @@
-"""What jobs have come to, kept in the launcher's store: a run that is begun again goes on there.
+"""Replies of jobs, kept in torchrun's store: a run that torchrun starts again goes on there.
 
 The same run sends the same jobs in the same order. Those whose replies are kept are not sent to
-ranks again; a job that came to a fault, and whatever was on its way, is.
+ranks again; jobs that came to a fault, or had no outcome yet, are.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PART = "aggverify/so-far"
 class ReplayLog:
     """The replies of one run.
 
-    ``known``: how many there were when it was taken up. ``over``: whether an earlier start has come
-    to its end.
+    ``known``: how many earlier starts have kept. ``over``: whether an earlier start has come to its
+    end.
     """
 
     def __init__(self, store: Any) -> None:
@@ -34,12 +34,12 @@ class ReplayLog:
             self._replies[name].append(replies)
 
     def replies(self, name: str) -> Replies | None:
-        """Of a job of that name; each time of the next one, as it was sent several times."""
+        """Return kept replies of a job of that name, those of the next one at each call."""
         left = self._replies.get(name)
         return left.popleft() if left else None
 
     def add(self, name: str, outcome: Outcome) -> None:
-        """Keep what a job came to. Where the store is gone so is what would go on from it."""
+        """Keep a job's replies; not where the store is gone, as no later start can read it then."""
         if not isinstance(outcome, Replies):
             return
         each = [(r.data, len(r.blob), r.changes, r.notes) for r in outcome.replies]
@@ -52,7 +52,7 @@ class ReplayLog:
             pass
 
     def end(self) -> None:
-        """Nothing will go on from it."""
+        """Delete all replies: the run has come to its end."""
         try:
             self._store.add(f"{_PART}/over", 1)
             for number in range(1, self._count + 1):

@@ -13,8 +13,8 @@ from aggverify.world import memory
 
 _ROOT = Path("/")
 _ENOUGH = {"processes": 2000, "open files": 200}
-"""So many that are left are no matter: all worlds of a run together take a few hundred threads,
-and three files a rank."""
+"""Where so many are left, no limit is reported: all worlds of a run together take a few hundred
+threads, and three files a rank."""
 _INTERPRETER = 150 << 20
 """Bytes that an interpreter takes for itself, torch imported (145 MiB with torch 2.13)."""
 NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -25,8 +25,8 @@ _MESSAGES: Mapping[str, tuple[str, ...]] = {
     "processes": (os.strerror(errno.EAGAIN), "start new thread"),
     "open files": (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
 }
-"""By the kernel, torch and the interpreter, of code that asked for more of these; not of memory, of
-which a rank has its own limit."""
+"""Parts of messages of the kernel, torch and the interpreter to code that asked for one more. None
+is about memory, of which a rank has its own limit."""
 
 
 def ran_out(message: str) -> bool:
@@ -47,7 +47,7 @@ def tight(root: Path = _ROOT) -> tuple[str, ...]:
 
 
 def _limits(root: Path) -> Iterator[tuple[str, str]]:
-    """Each with what it is a limit on."""
+    """Limits that are nearly reached: what each is on, and its sentence."""
     for folder in _groups(root):
         with contextlib.suppress(OSError, ValueError):
             most = int((folder / "pids.max").read_text())
@@ -105,11 +105,10 @@ def _groups(root: Path) -> Iterator[Path]:
     """Folders of this process's control group and of those around it, version 1 or 2."""
     mount = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "pids" not in controllers.split(","):
+        for controllers, path in memory.memberships(root):
+            if "" not in controllers and "pids" not in controllers:
                 continue
-            base = mount / "pids" if controllers else mount
+            base = mount if "" in controllers else mount / "pids"
             folder = base / path.strip("/")
             # In a container the group's own path is often not to be seen, and the mount is it.
             folder = folder if folder.is_dir() else base

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.world import system_calls
+from aggverify.world import interpreter, system_calls
 from aggverify.world.faults import PoolError
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
 MAKER = "bwrap"
 TEMPORARY = Path("/tmp")
 """Their own, in memory, and gone with them; HOME, too."""
@@ -31,7 +30,7 @@ _SYSTEM = (
     "/etc/alternatives", "/sys/devices/system/cpu",
 )  # fmt: skip
 _HISTORY = ".git"
-"""In or below a folder that is shown; a checkout may keep a token there."""
+"""Hidden in every folder that is shown: a checkout may keep a token there."""
 _SWITCHES = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1"),
     ("kernel/unprivileged_userns_clone", "0"),
@@ -133,7 +132,7 @@ def _home() -> Path:
 def _interpreter() -> tuple[Path, ...]:
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     found = [Path(prefix) for prefix in sorted(prefixes)]
-    return (*found, *(path.resolve() for path in found), _ROOT)
+    return (*found, *(path.resolve() for path in found), interpreter.ROOT)
 
 
 def _importable() -> list[Path]:

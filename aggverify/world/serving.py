@@ -1,8 +1,8 @@
 """One of the processes that torchrun or srun has started: has a rank of every world.
 
-It has its own launcher, as a pool has, and does with it what the driver writes: constructs
-handlers, has its rank of a world forked, looks at that one's process. What the rank sends is read
-and checked here as a pool does, and written to the driver.
+It has its own launcher, as a pool has, and does with it what the driver (``cluster``) asks for:
+constructs handlers, forks its rank of a world, looks at the process of that rank. What the rank
+sends is read and checked here, and sent on to the driver, which checks it again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aggverify.world.launcher import LocalLauncher
 from aggverify.world.launching import NoRoom
 from aggverify.world.link import Link, Printed
 from aggverify.world.local_template import LocalTemplate
-from aggverify.world.mail import Ear, Post
+from aggverify.world.mail import Post, ReadableQueue
 from aggverify.world.options import Options
 from aggverify.world.process_inspector import LocalInspector
 from aggverify.world.remote_ranks import sent
@@ -38,31 +38,31 @@ from aggverify.world.rendezvous import RankInfo, Rendezvous
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
 _FIRST_SPEAKS = 10.0
-"""Seconds in which the first one reports what is wrong: a launcher ends it when another has
-failed."""
+"""Seconds left to the first process, whose message is the one to be printed: torchrun and srun end
+it as soon as another one has failed."""
 _SHOWN = 1 << 13
-"""Bytes at the beginning, and at the end, of what a rank prints at a time."""
+"""Bytes sent on of the beginning, and of the end, of what a rank prints at a time."""
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
 
 
 def main(path: str, parent: int) -> NoReturn:
-    """Be the first of them, next to the driver that has started this process."""
+    """Be the first of them: a process that the driver, which torchrun has started, has made."""
     sys.path[:] = json.loads(path)
     _ends_with(parent)
-    seat = rendezvous.rank_info(os.environ)
-    sys.exit(ABANDONED if seat is None else serve(replace(seat, serves=False)))
+    info = rendezvous.rank_info(os.environ)
+    sys.exit(ABANDONED if info is None else serve(replace(info, serves=False)))
 
 
-def node_agent(seat: RankInfo) -> int:
-    """Be another one; its exit code. Prints nothing: the first one does."""
+def node_agent(info: RankInfo) -> int:
+    """Be one of the others; the exit code. Only the first one prints."""
     _ends_with(os.getppid())
-    return serve(seat)
+    return serve(info)
 
 
 def _ends_with(parent: int) -> None:
-    """End when that process does, in order."""
+    """End when that process does, by an exception, so that what was opened is closed."""
 
     def ends(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(ABANDONED)
@@ -71,21 +71,21 @@ def _ends_with(parent: int) -> None:
     linux.die_with_parent(parent, signal.SIGTERM)
 
 
-def serve(seat: RankInfo) -> int:
-    """Do what the driver writes, until it writes with which code to end."""
+def serve(info: RankInfo) -> int:
+    """Do what the driver asks for, until it sends the exit code."""
     launcher = LocalLauncher()  # imports torch meanwhile
-    letters = Ear()
+    letters = ReadableQueue()
     try:
         try:
-            post = Post(seat, f"host/{seat.number}", letters.put, letters.put)
+            post = Post(info, f"host/{info.number}", letters.put, letters.put)
         except RuntimeError:
             time.sleep(_FIRST_SPEAKS)
             return ABANDONED
         post.watch(["driver"])
         try:
-            code = _Serving(seat, launcher, post, letters).run()
+            code = _Serving(info, launcher, post, letters).run()
         except SystemExit:
-            post.send("driver", {"from": seat.number, "gone": "it was sent a signal to end"})
+            post.send("driver", {"from": info.number, "gone": "it was sent a signal to end"})
             raise
         post.close()
         return code
@@ -95,7 +95,7 @@ def serve(seat: RankInfo) -> int:
         launcher.close()
 
 
-class _Relayed(Link):
+class _ForwardedLink(Link):
     """A rank's link whose answers go on to the driver as they are."""
 
     __slots__ = ("report",)
@@ -108,8 +108,8 @@ class _Relayed(Link):
         self.report("said", None, wire.encode(header, blob))
 
 
-class _Heard(Printed):
-    """What a rank prints goes on to the driver: how much at a time, its beginning and its end."""
+class _ForwardedOutput(Printed):
+    """Sends on to the driver what a rank prints: how much, with its beginning and its end."""
 
     def __init__(self, report: Callable[[str, Any, bytes], None]) -> None:
         self._report = report
@@ -119,20 +119,22 @@ class _Heard(Printed):
         self._report("printed", len(data), shown)
 
 
-class _Held:
+class _HeldTemplate:
     """A template of this process, and the links of its ranks by world."""
 
-    def __init__(self, opened: LocalTemplate) -> None:
-        self.opened = opened
+    def __init__(self, template: LocalTemplate) -> None:
+        self.template = template
         self.links: dict[int, Link] = {}
 
 
 class _Serving:
     """Does what requests ask, one by one, and reports what ranks do."""
 
-    def __init__(self, seat: RankInfo, launcher: LocalLauncher, post: Post, letters: Ear) -> None:
-        self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
-        self._held: dict[int, _Held] = {}
+    def __init__(
+        self, info: RankInfo, launcher: LocalLauncher, post: Post, letters: ReadableQueue
+    ) -> None:
+        self._info, self._launcher, self._post, self._letters = info, launcher, post, letters
+        self._held: dict[int, _HeldTemplate] = {}
         self._poll = select.poll()
         self._poll.register(letters, select.POLLIN)
         self._readers: dict[int, Callable[[], bool]] = {}
@@ -142,7 +144,7 @@ class _Serving:
         while True:
             for fd, _ in self._poll.poll():
                 if fd == self._letters.fileno():
-                    for request, blob in self._letters.taken():
+                    for request, blob in self._letters.take_all():
                         if isinstance(request, str):  # who is lost: the driver, or the store
                             return ABANDONED
                         if (code := self._done(request, blob)) is not None:
@@ -151,10 +153,10 @@ class _Serving:
                     self._forget(fd)
 
     def _report(self, header: dict[str, Any], blob: bytes = b"") -> None:
-        self._post.send("driver", {"from": self._seat.number, **header}, blob)
+        self._post.send("driver", {"from": self._info.number, **header}, blob)
 
     def _done(self, request: Request, blob: bytes) -> int | None:
-        """Do it; the exit code where that is the request."""
+        """Do what is requested, and answer; the exit code where that is the request."""
         code: int | None = request["code"] if request["op"] == "end" else None
         try:
             answer = {} if code is not None else self._answer(request, blob)
@@ -169,14 +171,14 @@ class _Serving:
             case "hello":
                 return {
                     "machine": rendezvous.machine(),
-                    "interface": rendezvous.interface(self._seat),
+                    "interface": rendezvous.interface(self._info),
                 }
             case "open":
                 return self._open(request)
             case "close":
                 self._close(request["template"])
             case "excess" if held := self._held.get(request["template"]):
-                return {"excess": astuple(self._launcher.excess(held.opened))}
+                return {"excess": astuple(self._launcher.excess(held.template))}
             case "world":
                 return self._world(request)
             case "write":
@@ -186,21 +188,21 @@ class _Serving:
             case "page" | "drain":
                 return self._of_rank(request)
             case "see" if held := self._held.get(request["template"]):
-                return {"seen": seen(held.opened.sight, request["what"], request["with"])}
+                return {"seen": seen(held.template.inspector, request["what"], request["with"])}
         return {}
 
     # -- templates --------------------------------------------------------------------------
 
     def _open(self, request: Request) -> Answer:
         limits = {**request["options"], "backend": backend(request["backend"])}
-        opened = self._launcher.open(request["request"], Options(**limits))
-        if isinstance(opened, TemplateFailure):
-            return {"failure": asdict(opened)}
+        template = self._launcher.open(request["request"], Options(**limits))
+        if isinstance(template, TemplateFailure):
+            return {"failure": asdict(template)}
         number = request["template"]
-        self._held[number] = _Held(opened)
-        for fd, read in opened.watched().items():
+        self._held[number] = _HeldTemplate(template)
+        for fd, read in template.watched().items():
             self._follow(fd, partial(self._ended, number, read))
-        return {"description": opened.description, "lacks_threads": opened.lacks_threads}
+        return {"description": template.description, "lacks_threads": template.lacks_threads}
 
     def _ended(self, template: int, read: Callable[[], Any]) -> bool:
         """Report what the template sends of its ranks; whether there may be more."""
@@ -217,10 +219,10 @@ class _Serving:
         if (held := self._held.pop(template, None)) is not None:
             for link in held.links.values():
                 self._let_go(link)
-            self._launcher.kill(held.opened)
-            for fd in held.opened.watched():
+            self._launcher.kill(held.template)
+            for fd in held.template.watched():
                 self._forget(fd)
-            held.opened.close()
+            held.template.close()
 
     def _follow(self, fd: int, reader: Callable[[], bool]) -> None:
         self._poll.register(fd, select.POLLIN)
@@ -234,14 +236,14 @@ class _Serving:
 
     def _world(self, request: Request) -> Answer:
         template, world = request["template"], request["world"]
-        held, me = self._held[template], self._seat.number
-        part = f"{self._seat.part}/{template}/{world}"
-        by = request["interface"] or rendezvous.interface(self._seat)
-        where = Rendezvous(self._seat.address, self._seat.port, part, by)
+        held, me = self._held[template], self._info.number
+        part = f"{self._info.part}/{template}/{world}"
+        by = request["interface"] or rendezvous.interface(self._info)
+        where = Rendezvous(self._info.address, self._info.port, part, by)
         key = WorldKey(request["size"], backend(request["backend"]))
         try:
-            [made] = held.opened.start(
-                world, key, request["memory"], alone=request["alone"], ranks=[me], meeting=where
+            [made] = held.template.start(
+                world, key, request["memory"], alone=request["alone"], ranks=[me], rendezvous=where
             )
         except NoRoom as error:
             return {"refused": str(error)}
@@ -251,14 +253,14 @@ class _Serving:
         def report(what: str, value: Any, blob: bytes) -> None:
             self._report({"template": template, "world": world, what: value}, blob)
 
-        link = held.links[world] = _Relayed(me, made.sock, made.output, made.recorder)
+        link = held.links[world] = _ForwardedLink(me, made.sock, made.output, made.recorder)
         link.report = report
-        link.output.heard = _Heard(report)
+        link.output.copy_to = _ForwardedOutput(report)
         self._follow(link.sock.fileno(), lambda: self._read(link))
         self._follow(link.output.fd, lambda: link.output.read() > 0)
         return {}
 
-    def _read(self, link: _Relayed) -> bool:
+    def _read(self, link: _ForwardedLink) -> bool:
         link.write()
         link.read()
         if link.ended:
@@ -282,7 +284,7 @@ class _Serving:
         if held is not None and (link := held.links.pop(world, None)) is not None:
             self._let_go(link)
             with contextlib.suppress(OSError):
-                held.opened.end(world)
+                held.template.end(world)
 
     def _let_go(self, link: Link) -> None:
         for fd in (link.sock.fileno(), link.output.fd):
@@ -307,11 +309,11 @@ class _Serving:
         }
 
 
-def seen(sight: LocalInspector, what: str, more: dict[str, Any]) -> Any:
+def seen(inspector: LocalInspector, what: str, more: dict[str, Any]) -> Any:
     """Look at the rank, and return what is seen of it as it is sent."""
     if "ticking" in more:
         more["ticking"] = {name.encode() for name in more["ticking"]}
-    return sent(getattr(sight, what)(**more))
+    return sent(getattr(inspector, what)(**more))
 
 
 def _wanted(link: Link) -> int:

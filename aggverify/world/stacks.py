@@ -22,8 +22,7 @@ _PAUSE = 0.003
 def ask(pid: int, *, wake: bool) -> None:
     """Have a process write its stacks.
 
-    ``wake``: one that was stopped could not, and goes on, its main thread with this before anything
-    else.
+    ``wake``: continue it first if it was stopped, with this signal as the first that it handles.
     """
     with contextlib.suppress(OSError):
         if wake:

@@ -6,21 +6,18 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
-from aggverify.world import groups, linux, memory, sandbox
+from aggverify.world import groups, interpreter, linux, memory, sandbox
 from aggverify.world.backends import BACKENDS
 from aggverify.world.groups import Group
 from aggverify.world.options import LEAST_MEMORY, MOST_PROCESSES, SHARE_OF_MEMORY
 from aggverify.world.sandbox import Sandbox
 
 GROUPED = True
-"""Set to False by tests of what counts where no group can be made."""
+"""Tests set it to False: the launcher's own counts hold then, as where no group can be made."""
 MARK = "AGGVERIFY_POOL"
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _ENVIRONMENT = {
     # One thread each: ranks fill the cores, and only a single-threaded process forks safely.
     "OMP_NUM_THREADS": "1",
@@ -29,10 +26,6 @@ _ENVIRONMENT = {
     # Remarks of the backend would pass for the candidate's output.
     "TORCH_CPP_LOG_LEVEL": "FATAL",
 } | {name: value for backend in BACKENDS.values() for name, value in backend.environment}
-_CODE = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.fork_server import main; main({fd}, {parent})"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +58,10 @@ def start(mark: str, inside: Sandbox | None) -> Started:
         # The kernel's signal on the parent's death follows the thread that made the process.
         in_main = threading.current_thread() is threading.main_thread()
         parent = os.getpid() if in_main and inside is None else 0
-        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=parent)
-        # -P: a torch.py in the working directory must not be taken for torch.
-        command, files = [sys.executable, "-P", "-c", code], [theirs.fileno()]
+        command, files = (
+            interpreter.command("fork_server", theirs.fileno(), parent),
+            [theirs.fileno()],
+        )
         environment = _ENVIRONMENT | {MARK: mark}
         if inside is None:
             environment = {**os.environ, **environment}
@@ -77,6 +71,7 @@ def start(mark: str, inside: Sandbox | None) -> Started:
             command = inside.command(command, files[-1], follow=in_main)
             environment = inside.environment(environment)
         most = max(LEAST_MEMORY, int(SHARE_OF_MEMORY * memory.free()))
+        # Above the launcher's own limits: it ends a template with a message, the kernel without.
         group = groups.made(8 * MOST_PROCESSES, most + LEAST_MEMORY) if GROUPED else None
         if group is not None:
             undo.callback(group.close)

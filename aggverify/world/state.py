@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 
-# The plain one: signal.getsignal makes enumerations, 22 microseconds per job for 0.3.
+# Not signal.getsignal, which makes enumerations: 22 microseconds per job against 0.3.
 from _signal import getsignal as plain_getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -46,15 +46,15 @@ Aspect = tuple[str, Look, Undo | None]
 class Guard:
     """The state of this rank as it should be between jobs."""
 
-    def __init__(self, more: Callable[[], Sequence[Aspect]] = list) -> None:
-        self._more = more
-        self._aspects = [*_aspects(), *more()]
+    def __init__(self, of_device: Callable[[], Sequence[Aspect]] = list) -> None:
+        self._of_device = of_device
+        self._aspects = [*_aspects(), *of_device()]
         self._looks = [look for _, look, _ in self._aspects]
         self._expected = [look() for look in self._looks]
 
     def anew(self) -> Guard:
-        """Of the state as it is now."""
-        return Guard(self._more)
+        """Return a guard that expects the state as it is now."""
+        return Guard(self._of_device)
 
     def changes(self) -> tuple[list[str], bool]:
         """Names of what changed, undone where that is possible; True if something was not."""
@@ -172,8 +172,8 @@ def _numpy_aspects() -> list[Aspect]:
     numpy_random: Any = np.random
     whole = numpy_random.get_state(legacy=True)
     generator = numpy_random.get_bit_generator()
-    # numpy publishes this address. Its get_state goes through Python's numbers: 26 microseconds for
-    # 0.1, where all other looks together take 31 and a small case by itself 300.
+    # numpy publishes this address. Its get_state makes Python numbers: 26 microseconds against 0.1,
+    # where all other looks together take 31, and a small case by itself 300.
     state = (ctypes.c_char * _MERSENNE_BYTES).from_address(generator.ctypes.state_address)
 
     def look() -> Any:
@@ -205,8 +205,8 @@ def _python_aspects() -> list[Aspect]:
 
 
 def _random_aspect() -> Aspect:
-    # What would be drawn next, and back: getstate makes 625 numbers to be compared, 15 microseconds
-    # for 3. The method below the class's own, which goes through all of them in Python.
+    # Draws the next number and rewinds: getstate makes 625 numbers to compare, 15 microseconds
+    # against 3. ``_random``'s setstate, since ``random``'s goes through all of them in Python.
     whole = random.getstate()
     generator: Any = random.getstate.__self__  # type: ignore[attr-defined]
     rewind = partial(_random.Random.setstate, generator, whole[1])
@@ -264,7 +264,7 @@ _BY_TORCH = b"TORCHINDUCTOR_CACHE_DIR"
 
 
 def _environment() -> Any:
-    # The mapping below os.environ: a copy of os.environb takes 12 microseconds for 0.1.
+    # The mapping below os.environ: a copy of os.environb takes 12 microseconds against 0.1.
     found = dict(os.environ.__dict__["_data"])
     found.pop(_BY_TORCH, None)
     return found

@@ -18,7 +18,8 @@ from aggverify.world.link import Printed
 from aggverify.world.options import MAX_RANKS, Options
 from aggverify.world.replay_log import named
 
-# Losing a template is a matter of the machine, or of code bent on it: not for ever.
+# Losses of the template process in one wait after which no other one is made: a machine without
+# room, or code that kills it, would go on for ever.
 _MOST_LOSSES = 5
 
 
@@ -49,7 +50,8 @@ class Pending:
     def stumbles(self) -> bool:
         """Wait for the first half of the outcomes, or a fault among them; whether there is one.
 
-        What happens to be there of the others does not count: every run does the same.
+        Outcomes of the second half that are there already do not count: what is run
+        must not depend on how soon ranks answer.
         """
         if not self._given_up:
             self._template.drive(lambda: self._stumbles or not self._left_of_half)
@@ -70,22 +72,28 @@ class Pending:
 
 @dataclass(slots=True)
 class FallbackImport:
-    """Whether it is for want of threads (see ``threads``) that ranks fail.
+    """Decides whether ranks fail because they lack threads of the import (see ``threads``).
 
-    The first failure of each kind is tried again in ranks that import for themselves. If they fail
-    as well, such failures are believed from then on; if not, all ranks import for themselves.
+    The first fault of each kind runs again in ranks that import for themselves. If these come to
+    the same kind, such faults are believed, and ranks are forked again; if not, all ranks import
+    for themselves from then on.
     """
 
     imports: bool = False
     """Whether ranks import for themselves."""
     settled: bool = True
-    """False where other ranks are needed to go on."""
+    """False while what is to be done next is still to be asked of ``next``."""
     _believed: set[str] = field(default_factory=set)
     _doubted: list[tuple[Task, str]] = field(default_factory=list)
+    """Tasks with the kinds of their faults: the first one runs again, to decide on its kind."""
     _held: list[Task] = field(default_factory=list)
+    """Tasks that wait for that decision."""
 
     def takes(self, task: Task, outcome: Outcome, *, lacking: bool) -> bool:
-        """Whether this is the task's outcome; it will have another one if not."""
+        """Whether this is the task's outcome; if not, the task runs again.
+
+        ``lacking``: it comes from ranks that lack threads of the import.
+        """
         kind = outcome.kind if isinstance(outcome, Fault) else ""
         if not lacking:
             if self._doubted and task is self._doubted[0][0]:
@@ -102,7 +110,7 @@ class FallbackImport:
         return False
 
     def next(self, waiting: Sequence[Task]) -> list[Task]:
-        """Return what those ranks are to do, of what is still to be done."""
+        """Return the tasks to run next: the doubted one by itself, else all that waited."""
         self.settled = True
         if not self._doubted:
             found, self._held = [*self._held, *waiting], []
@@ -119,24 +127,24 @@ class Template:
 
     def __init__(
         self,
-        opened: TemplateHandle,
+        handle: TemplateHandle,
         request: dict[str, Any],
         options: Options,
         launcher: Launcher,
     ) -> None:
-        self.description: dict[str, Any] = opened.description
+        self.description: dict[str, Any] = handle.description
         self.loading = 0.0
         """Seconds spent waiting for ranks that start, import or prepare, and for nothing else."""
         self._request = request
         self._options = options
         self._launcher = launcher
-        self._opened: TemplateHandle | None = opened
+        self._handle: TemplateHandle | None = handle
         self._printed = Printed()
-        self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
+        self._dispatcher: Dispatcher | None = Dispatcher(handle, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
         self._siblings: list[Template] = []
-        self._doubt, self._imports = FallbackImport(), False
+        self._fallback, self._ranks_import = FallbackImport(), False
         self._digest = ""
 
     @property
@@ -176,7 +184,7 @@ class Template:
     def printed(self) -> Printed:
         """What the first rank of each world has printed."""
         if self._dispatcher is not None:
-            self._dispatcher.hear()
+            self._dispatcher.read_output()
         return self._printed
 
     @property
@@ -195,7 +203,7 @@ class Template:
             self._launcher.require(backend)
         pending, usual = Pending(self, len(jobs)), self._options.backend
         tasks = [_task(pending, i, job, usual) for i, job in enumerate(jobs)]
-        dispatcher.add([self._believed(task) for task in tasks if not self._is_known(task)])
+        dispatcher.add([self._with_fallback(task) for task in tasks if not self._is_known(task)])
         self._pendings.append(pending)
         try:
             dispatcher.feed()
@@ -217,10 +225,10 @@ class Template:
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
         if launched:
             request |= {"launched": True, "late": True}
-        opened = self._launcher.open(request, options)
-        if isinstance(opened, TemplateFailure):
-            return opened
-        self._siblings.append(Template(opened, request, options, self._launcher))
+        handle = self._launcher.open(request, options)
+        if isinstance(handle, TemplateFailure):
+            return handle
+        self._siblings.append(Template(handle, request, options, self._launcher))
         return self._siblings[-1]
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
@@ -256,7 +264,7 @@ class Template:
                 began = time.monotonic()
                 dispatcher = self._ready()
                 try:
-                    # A turn in which it began or ended counts in full: little else is waited for.
+                    # A turn in which loading began or ended counts in full: it is mostly loading.
                     loading = dispatcher.loading
                     dispatcher.step(enough)
                     loading |= dispatcher.loading
@@ -281,27 +289,27 @@ class Template:
         return self._dispatcher
 
     def _open_again(self) -> TemplateHandle:
-        self._imports = self._doubt.imports
-        request = {**self._request, "late": True} if self._imports else self._request
-        opened = self._launcher.open(request, self._options)
-        if isinstance(opened, TemplateFailure):
-            raise PoolError(f"the handler cannot be constructed again: {opened.message}")
-        self._opened = opened
-        return opened
+        self._ranks_import = self._fallback.imports
+        request = {**self._request, "late": True} if self._ranks_import else self._request
+        handle = self._launcher.open(request, self._options)
+        if isinstance(handle, TemplateFailure):
+            raise PoolError(f"the handler cannot be constructed again: {handle.message}")
+        self._handle = handle
+        return handle
 
     def _lost(self, old: Dispatcher) -> None:
         """Go on in a new template process: the old one is gone, its ranks with it."""
-        opened = self._opened
-        excess = NO_EXCESS if opened is None else self._launcher.excess(opened)
+        handle = self._handle
+        excess = NO_EXCESS if handle is None else self._launcher.excess(handle)
         waiting = old.salvage(excess)
         self._release()
         new = self._ready()
-        if excess:  # several jobs together may have come to that, and would again
+        if excess:  # several jobs together may have caused it, and would again
             new.careful()
         new.add(waiting)
 
     def _is_known(self, task: Task) -> bool:
-        """Whether it was run before this run was begun again; its replies are delivered then."""
+        """Whether the replay log has its replies, which are delivered then."""
         replay_log = self._launcher.replay_log
         replies = None if replay_log is None else replay_log.replies(self._name(task))
         if replies is None:
@@ -309,16 +317,16 @@ class Template:
         task.deliver(replies)
         return True
 
-    def _believed(self, task: Task) -> Task:
-        """Return the task, which now delivers only an outcome that is beyond doubt."""
-        delivers = task.deliver
+    def _with_fallback(self, task: Task) -> Task:
+        """Return the task, which now delivers only an outcome that ``FallbackImport`` takes."""
+        inner = task.deliver
 
         def deliver(outcome: Outcome) -> None:
-            lacking = self._opened is not None and self._opened.lacks_threads
-            if self._doubt.takes(task, outcome, lacking=lacking):
+            lacking = self._handle is not None and self._handle.lacks_threads
+            if self._fallback.takes(task, outcome, lacking=lacking):
                 if self._launcher.replay_log is not None:
                     self._launcher.replay_log.add(self._name(task), outcome)
-                delivers(outcome)
+                inner(outcome)
 
         task.deliver = deliver
         return task
@@ -332,15 +340,15 @@ class Template:
         return named(self._digest, task.key.size, joined_by, task.job.fresh, task.text)
 
     def _settle(self, dispatcher: Dispatcher) -> None:
-        """Go on in other ranks where the question needs it, with all that is still to be done."""
-        if self._doubt.settled:
+        """Run what ``FallbackImport`` wants next, in a new template process where that differs."""
+        if self._fallback.settled:
             return
-        if self._doubt.imports is self._imports:
-            dispatcher.add(self._doubt.next([]))
+        if self._fallback.imports is self._ranks_import:
+            dispatcher.add(self._fallback.next([]))
             return
         waiting = dispatcher.unfinished()
         self._release()
-        self._ready().add(self._doubt.next(waiting))
+        self._ready().add(self._fallback.next(waiting))
 
     def _give_up(self) -> None:
         for pending in self._pendings:
@@ -350,12 +358,12 @@ class Template:
 
     def _release(self) -> None:
         dispatcher, self._dispatcher = self._dispatcher, None
-        opened, self._opened = self._opened, None
+        handle, self._handle = self._handle, None
         if dispatcher is not None:
             dispatcher.close()
-        if opened is not None:
-            self._launcher.kill(opened)
-            opened.close()
+        if handle is not None:
+            self._launcher.kill(handle)
+            handle.close()
 
 
 def _task(pending: Pending, index: int, job: Job, backend: Backend) -> Task:

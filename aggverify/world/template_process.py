@@ -49,7 +49,10 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
 
 
 def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
-    """Return the handler, or None in its place when each rank shall import for itself."""
+    """Return the handler in a tuple, None in its place where each rank imports for itself.
+
+    None without a tuple where it cannot be constructed, and there is nothing to serve.
+    """
     if request["late"]:
         wire.send(connection, {"description": {}, "threads": "none", "cuda": False})
         return (None,)
@@ -69,8 +72,8 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         wire.send(connection, ready)
     except BaseException as error:  # sys.exit included
         if os.getpid() == me:
-            # Counted at once: those that are refused one more, as this one may have been, end; and
-            # what they have started is below somebody else then, in the same group.
+            # Counted at once: processes that are refused one more, as this one may have been, end
+            # soon. What these have started has another parent then, but the same group.
             below = max(len(linux.in_group(me)) - 1, len(linux.descendants(me)))
             wire.send(connection, {"error": raised(error).to_json(), "below": below})
         return None
@@ -140,7 +143,7 @@ class _Template:
         self._poll.register(connection, select.POLLIN)
         self._watched: dict[int, int] = {}
         self._child_signal = _ChildSignal()
-        # Helpers that the import has started belong to every world.
+        # Processes that the import has started stay: they may serve every world.
         self._helpers = set(linux.children(os.getpid()))
 
     def run(self) -> None:
@@ -150,7 +153,7 @@ class _Template:
             ready = {fd for fd, _ in self._poll.poll(20 if blind else None)}
             for fd in ready - {self._connection.fileno()}:
                 self._reap(fd)
-            # After these: a world that needs the room of all others waits for them to end, too.
+            # After reaping: a world that needs the room of all others waits for their end.
             if self._connection.fileno() in ready and not self._command():
                 return
             blind = len(self._watched) < len(self._places)
@@ -175,16 +178,15 @@ class _Template:
         try:
             store, size = os.memfd_create("store"), request["size"]
             fds.append(store)
-            if (
-                len(fds) != 3 * len(ranks) + 1
-            ):  # the kernel drops those for which there is no number
+            # The kernel drops files that were sent where this process may open no more.
+            if len(fds) != 3 * len(ranks) + 1:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             joined_by = backend(request["backend"])
             for n, r in enumerate(ranks):
                 mine = fds[3 * n : 3 * n + 3]
                 place = RankPlace(r, size)
                 handed = rank.Handed(
-                    mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
+                    mine[0], mine[1], mine[2], store, request["memory"], request.get("rendezvous")
                 )
                 live = self._as_rank(place, joined_by, handed)
                 self._fork(number, r, live, [fd for fd in fds[:-1] if fd not in mine])
@@ -198,7 +200,7 @@ class _Template:
                 os.close(fd)
 
     def _wait_for_all(self) -> None:
-        """Until no rank is left: all were asked to end, and this world needs the room."""
+        """Wait until no rank is left: all were killed before, and the next world needs the room."""
         while self._places:
             for fd, _ in self._poll.poll(20):
                 if fd != self._connection.fileno():
@@ -220,7 +222,7 @@ class _Template:
             try:
                 linux.die_with_parent(me)
                 os.setpgid(0, self._groups.get(world, 0))
-                # Held by a sibling, a dead rank's connection would not end.
+                # While a sibling holds a dead rank's connection, its end is not seen.
                 for fd in (*others, self._connection.fileno(), *self._watched):
                     os.close(fd)
                 self._child_signal.restore()
@@ -267,7 +269,7 @@ class _Template:
             linux.kill_group(group)
 
     def _end_strays(self) -> None:
-        """Kill processes that ranks started and left behind: adopted here, in no world's list."""
+        """Kill processes that ranks have left behind, which become children of this process."""
         for pid in linux.children(os.getpid()):
             if pid not in self._places and pid not in self._helpers:
                 linux.kill(pid)

@@ -18,11 +18,11 @@ from typing import Literal
 Threads = Literal["none", "asleep", "at work"]
 _LOOKS, _PAUSE = 5, 0.005
 _MOST_LOOKS = 60
-"""A thread that has just been started may still be at work for a moment."""
+"""In all, since a thread that was just started may still be at work for a moment."""
 
 
 def left_over() -> Threads:
-    """Return what threads there are besides the asking one; those of Python's count as at work."""
+    """Return what threads there are besides this one; any thread of Python's counts as at work."""
     if not _others():
         return "none"
     if threading.active_count() > 1 or len(sys._current_frames()) > 1:

@@ -36,7 +36,8 @@ class Tracer:
         self.checksums: dict[str, int] = {}
         self.recorder: Writer | None = None
         self.prefixes: dict[Any, str] = {}
-        # Functions of torch call each other: only the outermost call is the candidate's.
+        # Collectives under way: functions of torch call each other, and only the outermost call,
+        # the candidate's, is noted.
         self.depth = 0
         self.alone = False
         """Whether this process stands for a rank without others: a collective raises ``Talks``."""
@@ -93,14 +94,14 @@ class Tracer:
         return prefix
 
 
-_OURS = str(Path(__file__).resolve().parents[1])
+_OURS = f"{Path(__file__).resolve().parents[1]}/"
 
 
 @functools.cache
 def _torch() -> str:
     import torch
 
-    return str(Path(torch.__file__).parent)
+    return f"{Path(torch.__file__).parent}/"  # torchtitan next to it is not torch
 
 
 def _where() -> str:
@@ -141,7 +142,7 @@ def _dtype(dtype: Any) -> str:
 
 
 def _shape(tensor: Any) -> str:
-    # Gloo looks at the number of elements only, and so do frameworks that flatten.
+    # The number of elements, not the shape: gloo compares no more, nor do frameworks that flatten.
     try:
         return f"{_dtype(tensor.dtype)}|{tensor.numel()}"
     except Exception:
@@ -152,7 +153,7 @@ def _op(op: Any) -> str:
     return str(op).rpartition(".")[2]
 
 
-# What of its arguments every rank must agree on, by position and name.
+# Arguments of a collective that every rank must agree on: position, name, and how they are noted.
 _Field = tuple[int, str, Callable[[Any], str]]
 _TENSOR: tuple[_Field, ...] = ((0, "tensor", _shape),)
 

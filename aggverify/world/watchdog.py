@@ -32,7 +32,7 @@ _MOST_QUIET_LOOKS = 30
 _POLL_SECONDS = 0.1
 _POLL_SHARE = 0.2
 _TURNS = 10
-"""Of a thread that wakes by itself: in each it would see what has come."""
+"""Wake-ups of a thread that wakes by itself, in each of which it would see what has come."""
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
 
@@ -107,7 +107,7 @@ class Watchdog:
 
     patience: float
     ticking: Set[bytes] = frozenset()
-    sight: ProcessInspector = HERE
+    inspector: ProcessInspector = HERE
     since: float = 0.0
     next_look: float = 0.0
     _quiet: int = 0
@@ -139,9 +139,9 @@ class Watchdog:
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world is known to be blocked."""
-        seen = self.sight.glance(pids)
+        seen = self.inspector.glance(pids)
         if not seen.running:
-            seen = self.sight.look(pids, self.ticking)
+            seen = self.inspector.look(pids, self.ticking)
         last, self._last = self._last, seen
         self._note(seen)
         if not seen.threads:  # /proc shows nothing, or all have just ended
@@ -153,7 +153,7 @@ class Watchdog:
         self.next_look = now + self._pause
         quiet = not seen.running and last is not None and seen.switches == last.switches
         self._quiet = self._quiet + 1 if quiet else 0
-        # Both take every look, whatever the other finds.
+        # Both are asked at every look, as each keeps what it has seen.
         polling, ticks = self._window.polling(seen, now), self._ticks.alone(seen, now)
         return polling or ticks or self._quiet >= _looks_needed(seen.load)
 

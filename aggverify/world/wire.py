@@ -12,7 +12,7 @@ from typing import Any
 _PREFIX = struct.Struct("<II")
 MAX_FRAME = 1 << 30
 _MAX_FDS = 250
-# json.dumps would make one each time, json.loads look for other encodings.
+# Made once: json.dumps makes an encoder at each call, json.loads looks for other encodings.
 _ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
 
 Frame = tuple[dict[str, Any], bytes]

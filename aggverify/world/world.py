@@ -22,32 +22,33 @@ from aggverify.world.wire import encode
 # Enough jobs in flight that ranks never wait for the parent.
 _WINDOW = 64
 _WINDOW_BYTES = 1 << 22
-# Jobs that share a dispatch: what it costs to hand over, to reduce and to answer is paid once.
+# At most so many jobs share a dispatch, which pays once for sending, collectives and the answer.
 _TOGETHER = 16
-# The share of a job's processor time after which it is run again by itself: normal jobs take a
-# hundredth of it.
-_DOUBT = 0.25
+# Share of its processor time after which a job in flight with others is run again by itself:
+# normal jobs take a hundredth of that time.
+_RERUN_SHARE = 0.25
 _GO = encode({"go": True})
-# How often a rank that sleeps is looked at, until it is believed to do so for good.
-_DOZING = 0.05
-# Among the lines on which ranks have slept for good: that some have, on lines that are not known.
-_SILENT: frozenset[tuple[str, int]] = frozenset()
-# How many times as long ranks may sleep while they start.
-_START = 5
-# A dead rank's connection ends a little before its exit status is known: where the process is over,
-# it will be; one that lives on has only closed its connection.
-_STATUS_COMES = 10.0
-_STATUS_PATIENCE = 0.5
-# After a death the other ranks mostly die as well, or raise, having lost their connection. Those
-# that do neither are not waited for.
-_FOLLOWERS = 0.1
+# Seconds between looks at a rank that sleeps, until it is taken for blocked.
+_SLEEP_CHECK_EVERY = 0.05
+# In ``known``: some ranks have been silent for good, on lines that were not looked up.
+_UNKNOWN_LINES: frozenset[tuple[str, int]] = frozenset()
+# Factor on ``second_look`` for ranks that start, unless they import the code under test.
+_START_FACTOR = 5
+# A dead rank's connection ends a little before its exit status is known. Where the process is over
+# the status will come; a process that lives on has only closed its connection, and has none.
+_STATUS_DUE_WITHIN = 10.0
+_NO_STATUS_AFTER = 0.5
+# After a death the other ranks mostly die as well, or raise, having lost their connection: within
+# this time, or they are not waited for.
+_OTHERS_END_WITHIN = 0.1
 
 
 @dataclass(slots=True)
 class World:
     """Ranks of one size and backend.
 
-    ``broken``: it must be replaced, and what is in flight run again.
+    ``broken``: it must be replaced, and what is in flight run again. ``done``: dispatches that are
+    finished. ``failure``: why it could not start.
     """
 
     number: int
@@ -55,29 +56,29 @@ class World:
     links: Sequence[Link]
     options: Options
     born: float
-    sight: ProcessInspector
-    """Of its ranks' processes."""
+    inspector: ProcessInspector
+    """Shows the processes of its ranks."""
     known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
-    """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
+    """Lines on which ranks of any world were blocked: on them again, they need no second look."""
     flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
-    cramped: bool = False
+    failed_early: bool = False
     """Whether a rank has failed before the code under test was called."""
     done: int = 0
     watchdog: Watchdog = field(init=False)
     failure: Fault | None = None
     _end_seen: float | None = None
-    _death_scene: postmortem.Postmortem | None = None
-    _memory: memory.OomWatch = field(default_factory=memory.OomWatch)
-    _room: resource_headroom.PidsWatch = field(default_factory=resource_headroom.PidsWatch)
+    _at_death: postmortem.Postmortem | None = None
+    _oom_watch: memory.OomWatch = field(default_factory=memory.OomWatch)
+    _pids_watch: resource_headroom.PidsWatch = field(default_factory=resource_headroom.PidsWatch)
     _signs: tuple[bytes, ...] = ()
     _asleep_since: float = 0.0
     _polling: Polling = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking, self.sight)
-        self._polling = Polling(self.sight)
+        self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking, self.inspector)
+        self._polling = Polling(self.inspector)
         self.watchdog.progress(self.born)
 
     @property
@@ -138,10 +139,10 @@ class World:
             self._start(now)
             return []
         settled: list[tuple[Task, Outcome]] = []
-        liars = [link.rank for link in self.links if link.garbage]
-        if liars and self._by_itself:
-            return self._settle([self._scene().died(liars[0], "")], False)
-        self.broken |= bool(liars)
+        garbled = [link.rank for link in self.links if link.garbage]
+        if garbled and self._by_itself:
+            return self._settle([self._postmortem().died(garbled[0], "")], False)
+        self.broken |= bool(garbled)
         while self.flying and not self.broken and all(link.replies for link in self.links):
             settled += self._finished()
         if self.flying and not self.broken and (fault := self._trouble(now)) is not None:
@@ -155,9 +156,11 @@ class World:
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """Return the outcomes of the first dispatch, which every rank has answered."""
         frames = [link.replies[0] for link in self.links]
-        outcome, usable = postmortem.finished(frames, self.links, self.done, self._room, self.sight)
+        outcome, usable = postmortem.finished(
+            frames, self.links, self.done, self._pids_watch, self.inspector
+        )
         count = len(self.flying[0].tasks)
-        each = [outcome] if count == 1 else postmortem.apart(outcome, count)
+        each = [outcome] if count == 1 else postmortem.split(outcome, count)
         if (usable and None not in each) or self._by_itself:
             return self._settle([part for part in each if part is not None], usable)
         self.broken = True
@@ -175,26 +178,25 @@ class World:
         return list(zip(tasks, each, strict=True))
 
     def _trouble(self, now: float) -> Fault | None:
-        """Why the job in flight will never be finished; of several that is only noted."""
+        """Return why the job in flight cannot be finished; with several, only set ``broken``."""
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
-        if not dead and self._left_alone(unanswered):
-            return self._alone(now)
+        if not dead and self._failed_early(unanswered):
+            return self._early_failure(now)
         if dead and self._by_itself:
             return self._death(dead, unanswered, now)
-        stuck = None if dead else self._loud(unanswered)
+        stuck = None if dead else self._prints_too_much(unanswered)
         if stuck is None and not dead and now >= self.watchdog.next_look:
-            stuck = self._look(unanswered, now)
+            stuck = self._stuck(unanswered, now)
         if stuck is not None and self._by_itself:
             return stuck()
         self.broken = bool(dead) or stuck is not None
         return None
 
-    def _left_alone(self, unanswered: Sequence[Link]) -> bool:
-        """Whether a rank has failed early, and all others without an answer are in collectives.
+    def _failed_early(self, unanswered: Sequence[Link]) -> bool:
+        """Whether a rank raised before the code under test was called, and the others wait for it.
 
-        Early is before the code under test was called. In collectives ranks may wait in ways that
-        take long to be distinguished from work.
+        Those are in collectives, where waiting may take long to be distinguished from work.
         """
         failed = any(
             "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
@@ -203,22 +205,22 @@ class World:
         )
         return failed and all(flight_recorder.read(link.recorder).inside for link in unanswered)
 
-    def _alone(self, now: float) -> Fault | None:
-        """Report the rank that raised; wait a moment, as another one may be about to die."""
+    def _early_failure(self, now: float) -> Fault | None:
+        """Report the rank that raised, after a moment in which another one may turn out dead."""
         if self._end_seen is None:
             self._end_seen = now
-        if now - self._end_seen < _FOLLOWERS:
+        if now - self._end_seen < _OTHERS_END_WITHIN:
             self.watchdog.next_look = now + 0.002
             return None
-        self.broken = self.cramped = True
-        return self._scene().raised() if self._by_itself else None
+        self.broken = self.failed_early = True
+        return self._postmortem().raised() if self._by_itself else None
 
     def _death(self, dead: Sequence[Link], unanswered: Sequence[Link], now: float) -> Fault | None:
         """Name the rank that died; wait a moment for its exit status, and for others to follow."""
-        if self._end_seen is None or self._death_scene is None:
+        if self._end_seen is None or self._at_death is None:
             self._end_seen = now
-            # Seen now: what the others were in, before they notice the death.
-            self._death_scene = self._scene()
+            # Gathered now, before the others notice the death and leave what they were in.
+            self._at_death = self._postmortem()
         known = [link for link in dead if link.exit_status is not None]
         patience = self._patience_with_the_end(unanswered, dead)
         if len(known) < len(unanswered) and now - self._end_seen < patience:
@@ -227,67 +229,67 @@ class World:
         # The first to end is the cause; of several that ended in the same way the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
         same_status = [link.rank for link in dead if link.exit_status == first.exit_status]
-        return (self._death_scene or self._scene()).died(
-            min(same_status), self._memory.kernel_report()
+        return (self._at_death or self._postmortem()).died(
+            min(same_status), self._oom_watch.kernel_report()
         )
 
     def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
-        """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
-        seen = self.sight.glance(link.pid for link in unanswered if link.pid is not None)
+        """How long to wait for exit statuses, and for other ranks to end as well."""
+        seen = self.inspector.glance(link.pid for link in unanswered if link.pid is not None)
         states = {thread.number: thread.state for thread in seen.threads}
         over = [link for link in dead if link.pid and states.get(link.pid, b"Z") in b"ZX"]
         if any(link.exit_status is None for link in over):
-            return _STATUS_COMES
+            return _STATUS_DUE_WITHIN
         known = any(link.exit_status is not None for link in dead)
-        return _FOLLOWERS if known and not seen.running else _STATUS_PATIENCE
+        return _OTHERS_END_WITHIN if known and not seen.running else _NO_STATUS_AFTER
 
-    def _loud(self, unanswered: Sequence[Link]) -> Callable[[], Fault] | None:
-        """How to show that one of these ranks prints without end."""
+    def _prints_too_much(self, unanswered: Sequence[Link]) -> Callable[[], Fault] | None:
+        """Return what makes the fault of a rank that prints without end, None if none does."""
         most = self.options.printed
         loud = [link.rank for link in unanswered if link.output.size > most]
-        return partial(self._scene().prints, loud[0], most) if loud else None
+        return partial(self._postmortem().prints, loud[0], most) if loud else None
 
-    def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
-        """How to show that these ranks are blocked or run away; None while they may finish."""
+    def _stuck(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
+        """Return what makes the fault of ranks that are blocked or run away, None if none is."""
         silence = self.options.silence
-        if _SILENT in self.known:
+        if _UNKNOWN_LINES in self.known:
             silence = min(silence, self.options.silence_after)
         if now - self.watchdog.since > silence:
-            return self._silent
+            return self._past_silence_limit
         if not self.key.backend.sleeps_in_collectives:
             self.watchdog.next_look = self.watchdog.since + silence
             return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
-            scene = self._scene()
-            return scene.blocked if self._for_good(scene, now) else None
+            found = self._postmortem()
+            return found.blocked if self._for_good(found, now) else None
         limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
-            # Of several that run away side by side the lowest, whichever was seen first.
+            # Of several that run away at once name the lowest, not the one that was seen first.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
-            return partial(self._scene().runaway, min(away), limit)
+            return partial(self._postmortem().runaway, min(away), limit)
         return None
 
-    def _silent(self) -> Fault:
-        self.known.add(_SILENT)
-        return self._scene().blocked()
+    def _past_silence_limit(self) -> Fault:
+        self.known.add(_UNKNOWN_LINES)
+        return self._postmortem().blocked()
 
-    def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
-        """Whether ranks that do nothing do so for good.
+    def _for_good(self, found: postmortem.Postmortem, now: float) -> bool:
+        """Whether ranks that do nothing are blocked.
 
-        One asleep outside any collective may wake by itself: it is looked at again after a while,
-        unless others have slept there for good.
+        One asleep outside any collective may wake by itself: it must have slept for
+        ``second_look`` seconds, unless ranks were blocked on the same lines before.
         """
-        if not scene.asleep:
+        if not found.asleep:
             return True
-        if scene.signs != self._signs:
-            self._signs, self._asleep_since = scene.signs, now
+        if found.signs != self._signs:
+            self._signs, self._asleep_since = found.signs, now
         left = self._asleep_since + self.options.second_look - now
-        if left > 0 and not (self.known and scene.sleeping_at() in self.known):
-            self.watchdog.next_look = now + min(left, _DOZING)
+        if left > 0 and not (self.known and found.sleeping_at() in self.known):
+            self.watchdog.next_look = now + min(left, _SLEEP_CHECK_EVERY)
             return False
-        if where := scene.sleeping_at():
+        if where := found.sleeping_at():
             self.known.add(where)
         return True
 
@@ -297,10 +299,10 @@ class World:
             return self.options.import_seconds
         usual = self.options.cpu_seconds
         limit = max(task.job.cpu_seconds or usual for task in self.flying[0].tasks)
-        return limit if self._by_itself else limit * _DOUBT
+        return limit if self._by_itself else limit * _RERUN_SHARE
 
-    def _scene(self) -> postmortem.Postmortem:
-        return postmortem.Postmortem(self.links, self.done, self._room, self.sight)
+    def _postmortem(self) -> postmortem.Postmortem:
+        return postmortem.Postmortem(self.links, self.done, self._pids_watch, self.inspector)
 
     def _start(self, now: float) -> None:
         for link in self.links:
@@ -312,7 +314,7 @@ class World:
             self.watchdog.progress(now)
         elif now - self.born <= self.options.silence:
             if now - self.born > self.options.second_look:
-                self.sight.wake()  # code under test can stop it
+                self.inspector.wake()  # code under test can stop the template process
             if now >= self.watchdog.next_look and self._starts_asleep(late, now):
                 self._not_started(late[0], f"rank {late[0]} sleeps or waits while it starts")
         else:
@@ -326,21 +328,23 @@ class World:
         self._fail(Fault("blocked", late, text, len(self.links), is_internal=ours))
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
-        """Whether all that are not ready have slept for good.
+        """Whether the ranks that are not ready are blocked.
 
-        Backends that are refused a thread may wait for it for ever.
+        A backend that is refused a thread may wait for it for ever.
         """
         seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
-        pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
-        self.watchdog.next_look = now + _DOZING
+        pids = [self.inspector.child(rank, page.pid) for rank, page in seen.items()]
+        self.watchdog.next_look = now + _SLEEP_CHECK_EVERY
         if linux.NO_PROCESS in pids:
             self._asleep_since = now
             return False
         theirs = not all(page.own for page in seen.values())
-        patience = self.options.import_patience if theirs else _START * self.options.second_look
+        patience = (
+            self.options.import_patience if theirs else _START_FACTOR * self.options.second_look
+        )
         if self._polling.seconds(pids, now) > patience:
             return True
-        if self.sight.glance(pids).running:
+        if self.inspector.glance(pids).running:
             self._asleep_since = now
             return False
         asleep = now - max(self._asleep_since, self.born)
@@ -351,8 +355,8 @@ class World:
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:
-                # It is sent signals: it must be one of ours.
-                pid = self.sight.child(rank, header["ready"])
+                # The rank states its pid, which is sent signals: it must be a process of ours.
+                pid = self.inspector.child(rank, header["ready"])
                 if pid != linux.NO_PROCESS:
                     link.pid = pid
                 else:
@@ -373,9 +377,8 @@ class World:
             self._fail(Fault("died", rank, text, size, is_internal=True))
         elif link.exit_status is not None:
             text = f"rank {rank} {exit_text(link.exit_status)} while it started"
-            status, kernel_report = link.exit_status, self._memory.kernel_report()
-            fault = Fault("died", rank, text, size, exit_status=status, is_internal=ours)
-            self._fail(replace(fault, out_of_memory=kernel_report))
+            fault = Fault("died", rank, text, size, exit_status=link.exit_status, is_internal=ours)
+            self._fail(replace(fault, out_of_memory=self._oom_watch.kernel_report()))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True

@@ -1,4 +1,4 @@
-"""Every aggregation mode: one file each, registered here.
+"""Every aggregation mode: one file and one line each.
 
 ``MODES`` are the canonical ones, whose formula has no parameter except the divisor. ``FAMILIES``
 make modes of one: ``mode("vl_norm")`` is the member with parameter 1, ``mode("vl_norm(0.75)")``
@@ -11,29 +11,28 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from importlib import import_module
 from types import MappingProxyType
 
 from ..errors import OracleError
-from . import (
-    constant,
-    length_weighted,
-    pair_mean,
-    prompt_mean,
-    sample_mean,
-    sequence_sum,
-    token_mean,
-    token_mean_legacy,
-    token_sum,
-    vl_norm,
-)
+from . import length_weighted, pair_mean, token_mean_legacy, vl_norm
 from .base import Mode
 from .names import LEGACY, Meaning, Names, names_of
 from .parameter import member_of
 
-MODES: dict[str, Mode] = {
-    module.MODE.name: module.MODE
-    for module in (sample_mean, prompt_mean, token_mean, constant, token_sum, sequence_sum)
-}
+_ORDER = (
+    "sample_mean",
+    "prompt_mean",
+    "token_mean",
+    "constant",
+    "token_sum",
+    "sequence_sum",
+)
+"""Modules of this folder, each with its ``MODE``."""
+
+
+_OWN: list[Mode] = [import_module(f".{module}", __name__).MODE for module in _ORDER]
+MODES: dict[str, Mode] = {mode.name: mode for mode in _OWN}
 
 FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
     "vl_norm": vl_norm.member,

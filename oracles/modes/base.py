@@ -47,8 +47,8 @@ class Mode:
     asks: tuple[str, ...] = ()
     """Questions of the policy that its weights depend on."""
     rows: int | None = None
-    """Samples of a micro-batch, where it is a mode only for micro-batches of so many, filled in the
-    order of the step; None: it depends on no layout."""
+    """The only size of a micro-batch, in samples, that the mode is defined for, filled in the order
+    of the step; None: its weights depend on no layout."""
     group_size: int | None = None
     """Rollouts of every prompt, where it compares them: its weights have both signs."""
     degree: int = 1

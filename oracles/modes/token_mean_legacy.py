@@ -21,7 +21,7 @@ from .formula import Rows, counted, token_mean
 
 T = TypeVar("T")
 MOST = 1024
-"""Samples of a micro-batch."""
+"""Samples of the largest micro-batch that can be asked for."""
 
 
 def member(size: Fraction) -> Mode:

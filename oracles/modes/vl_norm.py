@@ -21,7 +21,7 @@ from .formula import Rows, by_rollout, counted, loss_sum, tokens
 from .powers import checked_exponent, power, power_mp
 
 ROLLOUTS = 64
-"""The sum of the norm may be rounded once for each; generated steps have fewer."""
+"""Roundings allowed for the norm: one per rollout it sums over, and generated steps have fewer."""
 
 
 def member(alpha: Fraction) -> Mode:

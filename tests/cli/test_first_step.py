@@ -112,6 +112,25 @@ def test_a_hook_shows_both_of_its_calls(cli: Cli, tmp_path: Path) -> None:
     assert call["returns"].startswith("a function of the losses")
 
 
+FLOOR = "    n = torch.max(torch.tensor(batch.num_tokens), 1).values\n    return kept.sum() / n\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "bug"), [(f"{HEAD}{FLOOR}", "maximum-along-an-axis"), (FAILS["typo"][0], None)]
+)
+def test_an_exception_is_given_the_bug_that_it_is_known_by(
+    shared_pool: Pool, tmp_path: Path, source: str, bug: str | None
+) -> None:
+    path = tmp_path / "r.py"
+    path.write_text(source)
+    subject = Subject.of(Claim(str(path), "reduce", "native", "sum", "token_mean"))
+    with opened(shared_pool, {"path": str(path)}) as template:
+        seen = smoke_test(subject, Executor(template))
+    assert seen is not None
+    known = seen.diagnosis.bug if seen.diagnosis is not None else None
+    assert (known.name if known is not None else None) == bug
+
+
 SOMETIMES = {
     "on other steps": "    if batch.num_rollouts > 1:\n        raise KeyError('other steps')\n",
     "not on several ranks": "    if batch.dp_size == 1:\n        raise ValueError('dp only')\n",

@@ -13,10 +13,12 @@ import pytest
 
 import aggverify
 from aggverify.conventions.shipped import shipped
+from aggverify.oracles import modes
 from aggverify.regression.formats import FORMATS as COMPARED
 from aggverify.report.formats import FORMATS
 from tests.conftest import ROOT
 from tests.packaging.conftest import build
+from tests.quality.test_names import RENAMED
 
 
 def names(wheel: Path) -> set[str]:
@@ -47,6 +49,10 @@ def test_nothing_is_shipped_that_only_tests_use() -> None:
     # Adapters are read as files.
     named |= {f"{shipped.__module__}.{Path(how.path).stem}" for how in shipped().values()}
     packages = {m for m in graph.modules if graph.find_children(m)}
+    # Modes are imported by name.
+    named |= {f"{modes.__name__}.{name}" for name in modes._ORDER}
+    # Names of before, which warn.
+    named |= {f"aggverify.{name}" for name in RENAMED} | {"aggverify.report.model"}
     # What a person runs by `python -m` is a use of its own.
     run = {name for name in graph.modules if _is_run(name)}
     unused = {

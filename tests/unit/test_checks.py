@@ -20,8 +20,11 @@ from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 
-EXPECTED = json.loads(Path(__file__).with_name("spaces.json").read_text(encoding="utf-8"))
-"""``spaces``: fields that are not the default's; ``checks``: which of them each subject has."""
+STORED = Path(__file__).with_name("spaces.json")
+EXPECTED = json.loads(STORED.read_text(encoding="utf-8"))
+"""``spaces``: fields that are not the default's; ``checks``: which of them each subject has.
+
+``python -m tests.unit.test_checks`` writes it."""
 ALL = frozenset(
     {"fan-out", "context-parallel", "straddling-groups", "ragged-micro-batches", "rejection"}
     | {"poison", "dummy-samples", "contiguous", "gathered", "validates-arguments"}
@@ -64,6 +67,27 @@ SUBJECTS = (
 def test_a_check_draws_from_the_space_it_always_had(about: Check) -> None:
     wanted = [None if n is None else EXPECTED["spaces"][n] for n in EXPECTED["checks"][about.name]]
     assert [_told(about.space(s)) for s in SUBJECTS] == wanted
+
+
+def test_the_file_of_spaces_is_what_is_written() -> None:
+    assert STORED.read_text(encoding="utf-8") == written()
+
+
+def written() -> str:
+    """Return the spaces of every check as the text of the file."""
+    spaces: list[str] = []
+    checks: list[str] = []
+    for about in CHECKS:
+        numbers: list[int | None] = []
+        for each in SUBJECTS:
+            told = _told(about.space(each))
+            text = json.dumps(told)
+            if told is not None and text not in spaces:
+                spaces.append(text)
+            numbers.append(None if told is None else spaces.index(text))
+        checks.append(f"{json.dumps(about.name)}: {json.dumps(numbers)}")
+    tables = (",\n".join(f"  {line}" for line in lines) for lines in (spaces, checks))
+    return '{{\n "spaces": [\n{}\n ],\n "checks": {{\n{}\n }}\n}}\n'.format(*tables)
 
 
 def _told(space: Space | None) -> dict[str, Any] | None:
@@ -150,3 +174,7 @@ def test_what_lists_its_cases_has_one_for_micro_batches_of_every_size(rows: int)
         if space is not None:
             assert found.only is not None
             assert any(case in space for case in found.only(subject)), found.name
+
+
+if __name__ == "__main__":
+    STORED.write_text(written(), encoding="utf-8")

@@ -12,7 +12,7 @@ from aggverify.model import Document, Run, SizeMargin
 from aggverify.report import html_page
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
 from aggverify.run.outcome.statistics import RunStatistics
-from aggverify.testing.merging import _wider
+from aggverify.testing.merging import _worse_of
 from tests import verdicts
 from tests.unit.test_reports_hostile import HOSTILE, shape_of_html
 
@@ -117,7 +117,7 @@ def test_a_page_has_both_schemes_a_plot_and_nothing_that_runs() -> None:
 
 def test_the_worst_of_two_workers_is_kept_by_size() -> None:
     other = replace(MARGIN, by_size=(SizeMargin(1, 0.1), SizeMargin(4, 0.3)))
-    merged = _wider(replace(MARGIN, by_size=SHARES), other)
+    merged = _worse_of(replace(MARGIN, by_size=SHARES), other)
     assert merged.by_size == (SizeMargin(1, 0.25), SizeMargin(4, 0.3), SizeMargin(16, 0.5))
 
 

@@ -33,12 +33,12 @@ def test_of_much_the_beginning_and_the_end_are_kept() -> None:
 
 def test_what_nobody_has_read_yet_is_taken() -> None:
     output, write = output_pipe()
-    output.heard = Printed()
+    output.copy_to = Printed()
     output.read_rest()
-    assert not output.heard
+    assert not output.copy_to
     os.write(write, b"late\n")
     output.read_rest()
-    assert output.heard.lines == ["late"]
+    assert output.copy_to.lines == ["late"]
     os.close(write)
     output.read_rest()  # its end
     os.close(output.fd)

@@ -31,6 +31,10 @@ def test_no_check_engine_or_mode_is_forgotten() -> None:
     assert found == {*MODES, *PAIRED}
 
 
+def test_codes_of_the_tool_s_own_checks_are_in_the_catalogue() -> None:
+    assert not [check.name for check in CHECKS if check.codes], "only a person's check brings them"
+
+
 def test_a_line_that_names_something_else_is_refused() -> None:
     with pytest.raises(TypeError, match=r"aggverify\.checks\.base:MASK is no Check: "):
         objects_of(lambda: Check, ["aggverify.checks.base:MASK"])

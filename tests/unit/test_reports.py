@@ -18,7 +18,7 @@ from aggverify.report import findings, formats, github, html_page, markdown, tex
 from aggverify.report.document import stopped
 from aggverify.report.findings import reported
 from aggverify.report.formats import FORMATS
-from aggverify.report.formatting import drawing
+from aggverify.report.formatting import counted, drawing
 from aggverify.report.outputs import ReportOutputs
 from aggverify.report.source_locations import Place, place
 from aggverify.steps.case import Case
@@ -303,3 +303,17 @@ def test_a_mask_of_too_many_runs_is_told_in_part() -> None:
     assert (len(sample.runs), sample.response_length) == (findings.MAX_RUNS, 1200)
     (_, line, *_) = drawing(drawn)
     assert f"mask {'#.' * 16}… (1200 tokens)" in line
+
+
+@pytest.mark.parametrize(
+    ("n", "noun", "shown"),
+    [
+        (1, "list of checks", "1 list of checks"),
+        (2, "list of checks", "2 lists of checks"),
+        (0, "micro-batch", "0 micro-batches"),
+        (1, "micro-batch", "1 micro-batch"),
+        (3, "check", "3 checks"),
+    ],
+)
+def test_nouns_have_their_plural(n: int, noun: str, shown: str) -> None:
+    assert counted(n, noun) == shown

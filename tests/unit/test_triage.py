@@ -156,6 +156,16 @@ def test_state_is_said_before_any_other_cause() -> None:
     assert not any("seen once" in line for line in facts(finding))
 
 
+def test_a_sample_that_keeps_as_many_tokens_as_another_has_is_not_dropped() -> None:
+    part = _weighing("1/111 1/1", [0.0, 0.0, 0.25, 0.25])
+    seen = replace(_found(), fault=None, observed=None)
+    diagnosis = diagnose(PLAIN, seen, [[part]])
+    assert diagnosis is None or "samples" not in diagnosis.sentence
+    whole = _weighing("1/111 1/1", [0.0, 0.0, 0.0, 0.25])
+    diagnosis = diagnose(PLAIN, seen, [[whole]])
+    assert diagnosis is not None and "samples" in diagnosis.sentence
+
+
 def _weighing(text: str, weights: list[float]) -> WeightObservation:
     step = parse_step(text)
     case = Case(step, Layout.trivial(len(step.samples)), (1.0,) * step.num_response_tokens)

@@ -96,8 +96,8 @@ def test_a_template_that_was_stopped(pool: Pool, silence: float) -> None:
     template = pool.template("handlers:Play", {}, paths=[HERE], more={"silence": silence})
     assert isinstance(template, Template)
     assert isinstance(template.run([job("nothing", 1)])[0], Replies)
-    assert template._opened is not None
-    os.kill(template._opened.pid, signal.SIGSTOP)
+    assert template._handle is not None
+    os.kill(template._handle.pid, signal.SIGSTOP)
     [outcome] = template.run([job("nothing", 2)])
     if silence > 1:
         assert isinstance(outcome, Replies)

@@ -145,8 +145,10 @@ def asleep(joined_by: Backend, known: set[frozenset[tuple[str, int]]]) -> Iterat
     link.pid = process.pid
     try:
         limits = Options(silence=9.0, silence_after=4.0)
-        sight = LocalInspector(os.getpid())
-        yield World(1, WorldKey(1, joined_by), [link], limits, born=0.0, sight=sight, known=known)
+        inspector = LocalInspector(os.getpid())
+        yield World(
+            1, WorldKey(1, joined_by), [link], limits, born=0.0, inspector=inspector, known=known
+        )
     finally:
         process.kill()
         process.stdout.close()

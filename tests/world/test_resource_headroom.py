@@ -156,8 +156,8 @@ def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_pat
 def test_ranks_that_end_while_a_world_waits_for_them_are_reaped_once(pool: Pool) -> None:
     template = opened(pool, "Play")
     template.run([job("nothing", 1)])
-    assert template._dispatcher is not None and template._opened is not None
-    dispatcher, parent = template._dispatcher, template._opened.pid
+    assert template._dispatcher is not None and template._handle is not None
+    dispatcher, parent = template._dispatcher, template._handle.pid
     [(key, world)] = dispatcher._worlds.items()
     [rank] = (link.pid for link in world.links)
     assert parent is not None and rank is not None
@@ -169,7 +169,7 @@ def test_ranks_that_end_while_a_world_waits_for_them_are_reaped_once(pool: Pool)
     finally:
         os.kill(parent, signal.SIGCONT)
     assert isinstance(template.run([job("nothing", 2)])[0], Replies)
-    assert template._opened.pid == parent, "the process ranks are forked from is the same one"
+    assert template._handle.pid == parent, "the process ranks are forked from is the same one"
     template.close()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.world import Fault, Job, Outcome, Pool, Replies, Reply, Template
-from aggverify.world.postmortem import apart
+from aggverify.world.postmortem import split
 from tests.world.conftest import job, opened
 
 
@@ -137,6 +137,6 @@ def test_code_that_often_fails_is_run_one_job_at_a_time(pool: Pool) -> None:
 )
 def test_what_is_no_reply_of_each_is_none(parts: object, sizes: object) -> None:
     """A rank can be made to write anything: its jobs are run again one by one."""
-    assert apart(Replies((Reply({"parts": parts, "sizes": sizes}, b""),)), 1) == [None]
+    assert split(Replies((Reply({"parts": parts, "sizes": sizes}, b""),)), 1) == [None]
     right = Reply({"parts": [{}], "sizes": [0]}, b"")
-    assert apart(Replies((right,)), 1) == [Replies((Reply({}, b""),))]
+    assert split(Replies((right,)), 1) == [Replies((Reply({}, b""),))]

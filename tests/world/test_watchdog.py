@@ -182,6 +182,6 @@ def test_a_thread_that_wakes_by_itself_and_waits_for_a_processor(
     main: Callable[[int], Thread], loop: Callable[[int], Thread], blocked: bool
 ) -> None:
     """On a machine with much to do it is hardly ever seen asleep."""
-    sight = Scripted(each=lambda n: (main(n), loop(n)))
-    watchdog = Watchdog(0.01, frozenset({b"loop"}), sight)
+    inspector = Scripted(each=lambda n: (main(n), loop(n)))
+    watchdog = Watchdog(0.01, frozenset({b"loop"}), inspector)
     assert any(watchdog.blocked([MAIN], 0.005 * n) for n in range(2000)) == blocked

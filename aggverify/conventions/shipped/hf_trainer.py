@@ -101,7 +101,7 @@ def model_and_inputs(losses: Any, batch: Any) -> tuple[Model, StandInDict]:
 
 
 def num_items_in_batch(batch: Any, device: Any) -> Any:
-    """As the Trainer has divided it by the sizes of tensor and context parallelism."""
+    """As a float: the Trainer divides it by the sizes of tensor and context parallelism, here 1."""
     return torch.tensor(batch.num_tokens, device=device) / 1
 
 

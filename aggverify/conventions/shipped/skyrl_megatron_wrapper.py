@@ -7,12 +7,12 @@ stand for minus losses.
 
 import sys
 from contextlib import nullcontext
-from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from aggverify.conventions.shipped._skyrl import scaled_by_driver, utils
 from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
@@ -77,9 +77,8 @@ def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[s
         "mpu": parallel_state,
         "get_forward_backward_func": lambda: schedule,
         "get_model_config": lambda model: StandIn(mtp_num_layers=None, fp8=None),
-        "make_batch_generator": lambda batches, vpp_size: map(
-            StandInDict, batches
-        ),  # it adds to them
+        # The wrapper adds keys to the batches that it gets.
+        "make_batch_generator": lambda batches, vpp_size: map(StandInDict, batches),
         "remove_left_padding": lambda *args, **how: (None, None, None),
         "recover_left_padding": lambda output, *args, **how: output,
         "to_te_attention_mask": lambda mask: mask,
@@ -90,14 +89,7 @@ def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[s
 
 
 def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) -> Any:
-    utils = import_module("skyrl.backends.skyrl_train.utils.ppo_utils")
-    masks = batch.padded(batch.step_masks, width="step").to(losses.dtype)
-    size, groups = len(batch.samples), batch.step_group_ids
-    given = [torch.ones_like(masks), masks, batch.mode, size, batch.divisor]
-    if batch.mode == "prompt_mean":  # (first row, row after the last) of each
-        ends = {group: row + 1 for row, group in enumerate(groups)}
-        given.append([(groups.index(group), end) for group, end in ends.items()])
-    scaled = utils.apply_loss_reduction_to_advantages_minibatch(*given)
+    scaled = scaled_by_driver(batch, losses.dtype)
     zeros, handed = torch.zeros_like(losses.detach()), list[Any]()
     algorithm = StandIn(
         policy_loss_type="regular",
@@ -116,7 +108,7 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
     wrapper = StandIn(
         cfg=StandIn(algorithm=algorithm, policy=policy, **dict.fromkeys(chunks)),
         actor_module=[lambda *args, **how: zeros[..., None]],
-        policy_loss_fn=utils.ppo_policy_loss,
+        policy_loss_fn=utils().ppo_policy_loss,
         **dict.fromkeys(off, False),
     )
     micro_batch = StandInDict(
@@ -135,5 +127,5 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
     silent = patch("torch.distributed.broadcast_object_list", lambda *args, **how: None)
     here = patch("torch.cuda.current_device", lambda: losses.device)
     with patch.multiple(module, **known), silent, here:
-        forward_backward(wrapper, [micro_batch], losses.shape[-1], size)
+        forward_backward(wrapper, [micro_batch], losses.shape[-1], len(batch.samples))
     return handed[0]

@@ -4,12 +4,12 @@ It is the policy loss of a micro-batch, whose advantages the driver has scaled, 
 entropy terms; ratios are 1, advantages stand for minus losses.
 """
 
-from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from aggverify.conventions.shipped._skyrl import scaled_by_driver, utils
 from aggverify.conventions.stand_ins import StandIn
 
 ADAPTER = {
@@ -50,14 +50,7 @@ ADAPTER = {
 
 
 def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) -> Any:
-    utils = import_module("skyrl.backends.skyrl_train.utils.ppo_utils")
-    masks = batch.padded(batch.step_masks, width="step").to(losses.dtype)
-    size, groups = len(batch.samples), batch.step_group_ids
-    given = [torch.ones_like(masks), masks, batch.mode, size, batch.divisor]
-    if batch.mode == "prompt_mean":  # (first row, row after the last) of each
-        ends = {group: row + 1 for row, group in enumerate(groups)}
-        given.append([(groups.index(group), end) for group, end in ends.items()])
-    scaled = utils.apply_loss_reduction_to_advantages_minibatch(*given)
+    scaled = scaled_by_driver(batch, losses.dtype)
     zeros, handed, width = torch.zeros_like(losses.detach()), list[Any](), losses.shape[-1]
 
     def model(*given: Any, **how: Any) -> Any:
@@ -78,13 +71,13 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
     worker = StandIn(
         model=model,
         cfg=StandIn(algorithm=algorithm),
-        policy_loss_fn=utils.ppo_policy_loss,
+        policy_loss_fn=utils().ppo_policy_loss,
         mesh_rank=StandIn(dp_size=batch.dp_size),
         strategy=StandIn(backward=lambda loss, *others: handed.append(loss)),
         scheduler=StandIn(get_last_lr=lambda: [0.0]),
         optimizer=None,
     )
-    # the mask of what is no padding: action_mask until August 2026
+    # response_mask, which was action_mask until August 2026, marks what is no padding.
     absent = ("action_mask", "response_mask", "rollout_logprobs", "pixel_values", "image_grid_thw")
     experience = StandIn(
         to_device=lambda device: None,
@@ -97,5 +90,5 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
         **dict.fromkeys(absent),
     )
     with patch("torch.cuda.current_device", lambda: 0):
-        forward_backward(worker, experience, size / batch.rank_samples)
+        forward_backward(worker, experience, len(batch.samples) / batch.rank_samples)
     return handed[0]

@@ -17,8 +17,8 @@ BUGS: tuple[KnownBug, ...] = tuple(stored())
 def known_bug(seen: Clues, own: Set[str] = _ALL) -> KnownBug | None:
     """Return the first bug whose clues all fit.
 
-    One that is all there is comes before one that leaves parts of the form out; ``own``: those that
-    are right.
+    One that accounts for the whole form comes before one that leaves parts of it open; ``own``:
+    parts that are right, and need no account.
     """
     fitting = [bug for bug in BUGS if bug.explains(seen)]
     whole = (bug for bug in fitting if not bug.leaves_out(own))

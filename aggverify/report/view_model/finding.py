@@ -18,7 +18,7 @@ MAX_DETAIL = 40
 
 
 def tag(finding: FindingRecord) -> str:
-    """How much it weighs."""
+    """Return its severity, or why it is no failure."""
     if finding.waived is not None:
         return "waived, no failure"
     return finding.severity if finding.fails else "hazard, no failure"
@@ -78,7 +78,7 @@ def facts(finding: FindingRecord, *, drawn: bool = False) -> list[str]:
 
 
 def _seen_once(finding: FindingRecord) -> Iterator[str]:
-    """Before anything else: the rest holds for no other run of that step."""
+    """Yield what stands first where it applies: the rest holds for that one run only."""
     if finding.confirmed is False:
         yield "seen once, not again in fresh ranks: it keeps state between calls, or is random"
 
@@ -167,12 +167,12 @@ def explanation(
     accept = f"--accept {finding.code}:{finding.signature}=REASON"
     if in_suite:
         accept = f'xfail=[("{finding.code}:{finding.id}", "REASON")]'
-    # Nothing would be judged of a reducer whose very first step is accepted to fail.
+    # A reducer that fails on the very first step: accepting that would leave nothing to judge.
     return lines + [("Accept", accept)] * (finding.fails and not finding.call)
 
 
 def _matters(finding: FindingRecord) -> Iterator[tuple[str, str]]:
-    """Which fields of the case its failing depends on."""
+    """Yield the fields of the case that the failure depends on."""
     rest = ", ".join(finding.does_not_matter)
     if finding.matters:
         yield "Matters", ", ".join(finding.matters) + (f" (not {rest})" if rest else "")
@@ -181,7 +181,7 @@ def _matters(finding: FindingRecord) -> Iterator[tuple[str, str]]:
 
 
 def _is_unknown(finding: FindingRecord) -> bool:
-    """Whether its weights were looked into, and nothing gives them."""
+    """Whether its weights were diagnosed without a result."""
     weights = finding.worst is not None and not finding.consequence
     return weights and not finding.diagnosis and finding.confirmed is not None
 

@@ -81,7 +81,7 @@ def reach(verdict: Verdict) -> list[tuple[str, str]]:
         ranks = max(t.virtual_ranks, *(int(w) for w, n in verdict.worlds.items() if n))
         sizes += f", {counted(ranks, 'rank')}, {counted(t.micro_batches, 'micro-batch')}"
         dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in t.dtypes)
-        lines.append(("layouts", f"{sizes.replace('batchs', 'batches')} · {dtypes}"))
+        lines.append(("layouts", f"{sizes} · {dtypes}"))
     caught = [
         f"{m.smallest_caught:.1g} ({_SHORT.get(m.dtype, m.dtype)})"
         for m in verdict.margins

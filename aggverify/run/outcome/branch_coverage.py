@@ -1,6 +1,6 @@
-"""Which lines of a reducer and which outcomes of its conditions ran.
+"""Which lines of a reducer and outcomes of its conditions ran, and on which kinds of case.
 
-By kinds of case: what no case took is not judged.
+What no case took is not judged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST = 6
 
 @dataclass(slots=True)
 class BranchCoverage:
-    """What ran in executed cases, each with the kinds of case it ran on (``steps.kinds``)."""
+    """What ran in executed cases, each with the kinds of case it ran on (``steps.case_tags``)."""
 
     lines: dict[int, int] = field(default_factory=dict)
     outcomes: dict[int, int] = field(default_factory=dict)
-    """Twice the place of a condition, and 1 more where it was true."""
+    """By ``2 * n`` where condition ``n`` was false, by ``2 * n + 1`` where it was true."""
     unknown: set[str] = field(default_factory=set)
-    """Functions that an execution did not get through: of what it ran in them nothing is known."""
+    """Functions in which an execution failed: what it ran of them is not known."""
 
     def add(self, executions: Iterable[Execution]) -> None:
         """Note what these ran."""
@@ -63,17 +63,17 @@ class BranchCoverage:
         """
         ran, sharded = set(self.lines), self.on(SHARDED)
         functions = [each for each in functions if each.function not in self.unknown]
-        every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
-        beyond = {c.then for c in conditions if c.text in fixed}
-        every = [n for n in every if conditions[n].text not in fixed]
-        functions = [_only(each, set(each.lines) - beyond) for each in functions]
+        not_reached = {c.then for c in conditions if c.text in fixed}
+        functions = [_only(each, set(each.lines) - not_reached) for each in functions]
+        free = (n for n, c in enumerate(conditions) if c.text not in fixed)
+        every = [n for n in free if conditions[n].function not in self.unknown]
         never = [*_missing(functions, ran)]
         never += _one_way(conditions, every, set(self.outcomes), ran)
         if never:
             yield "AGVW17", _listed(never)
         alone = [_only(each, ran) for each in functions]
         on_several = _on(self.outcomes, SHARDED)
-        asked = {n for n in every if self._has_both(n) and not self._parts(n)}
+        asked = {n for n in every if self._has_both(n) and not self._asks_for_ranks(n)}
         never = [*_missing(alone, sharded)]
         never += _one_way(conditions, asked, on_several, sharded)
         if never:
@@ -93,11 +93,8 @@ class BranchCoverage:
     def _has_both(self, place: int) -> bool:
         return 2 * place in self.outcomes and 2 * place + 1 in self.outcomes
 
-    def _parts(self, place: int) -> bool:
-        """Whether a condition is always one way on one rank and the other on several.
-
-        Then it asks how many there are.
-        """
+    def _asks_for_ranks(self, place: int) -> bool:
+        """Whether a condition is always one way on one rank and the other way on several."""
         one, several = case_tags.encode([ONE_RANK]), case_tags.encode([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
         return sorted(ways) == sorted([one, several])
@@ -120,9 +117,9 @@ def _on(ran: Mapping[int, int], kind: str) -> set[int]:
 def _one_way(
     conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
-    """Yield those of the conditions asked for that went one way only.
+    """Yield the conditions in ``asked`` that went one way only.
 
-    Where no line that never ran shows it.
+    Not where the other way leads to a line that never ran: that line is reported itself.
     """
     for n in sorted(asked):
         condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen

@@ -17,7 +17,7 @@ from aggverify.steps.case import Case
 from aggverify.world import NCCL, backend
 
 RIVALS = ("token_mean", "sample_mean", "prompt_mean")
-"""The modes that useless inputs confuse."""
+"""Modes that have the same weights on steps that are not varied enough."""
 
 
 def warned(code: str, detail: str) -> Warned:
@@ -39,20 +39,20 @@ class CoverageObserver:
     """Modes that had other weights than the declared one on some executed step."""
     cut_short: list[Cut] = field(default_factory=list)
     over_bound: float = 0.0
-    """The largest error over its bound that rounding of running sums explains."""
+    """Largest error over its bound of those that the rounding of running sums explains."""
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
     extent: Extent = field(default_factory=Extent)
     covered: BranchCoverage = field(default_factory=BranchCoverage)
     flaky: set[str] = field(default_factory=set)
-    """Where failures were raised that did not come in every run of their step."""
+    """Places that raised in some runs of a step and not in others."""
     doubted: list[Finding] = field(default_factory=list)
     """What only virtual ranks have shown."""
     outlived: tuple[str, ...] = ()
     """Signals by which ranks were ended from outside; their steps were run again."""
 
     def add(self, subject: Subject, cases: Iterable[Case]) -> None:
-        """Note executed cases; what was seen once is not looked for again."""
+        """Note executed cases."""
         cases = list(cases)
         self.extent.add(cases)
         for case in cases:

@@ -77,7 +77,7 @@ class CheckFinished:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Confirmed in fresh ranks: what it is will be reported with its check's finding."""
+    """A finding is confirmed in fresh ranks; its diagnosis follows with ``ConfirmedFinding``."""
 
     finding: Finding
 

@@ -28,12 +28,12 @@ class Extent:
 
     @property
     def tried(self) -> Tried:
-        """All of it so far."""
+        """The largest of everything so far."""
         kinds = {dtype: tuple(sorted(on)) for dtype, on in sorted(self._dtypes.items())}
         return Tried(**self._largest, dtypes=kinds)
 
     def add(self, cases: Iterable[Case]) -> None:
-        """Note executed cases; several in a row are often of one step."""
+        """Note executed cases; of neighbours with the same step it is measured once."""
         for case in cases:
             if case.step is not self._last:
                 self._add_step(case.step)

@@ -1,4 +1,4 @@
-"""What earlier outcomes leave of a plan's entry, by the traits of codes and checks."""
+"""What earlier outcomes leave to do of a planned check, by the traits of codes and checks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Outcome:
     """What came of one entry: what was done, what was found if anything, what has been seen."""
 
     entry: PlannedCheck
-    """Its subject with what has come out on the way."""
+    """Its subject has what was found out on the way."""
     summary: model.CheckRecord
     findings: tuple[ReportedFinding, ...]
-    """Each with its own cause, as far as the check distinguishes them."""
+    """Findings of different causes, as far as the check distinguishes them."""
     statistics: RunStatistics
     """Of this entry and of those before it."""
     stopped: Incomplete | None = None
@@ -62,7 +62,7 @@ def prune(entry: PlannedCheck, earlier: Sequence[Outcome]) -> PlannedCheck:
             return _not_judged(entry, "the reducer gets through no such step")
     for need in entry.check.needs:
         if need.aspect in wrong:
-            return _not_judged(entry, f"{need.otherwise}")
+            return _not_judged(entry, need.otherwise)
     if wrong.intersection(entry.check.alone_after):
         space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
     subject = entry.subject.knowing(
@@ -78,16 +78,17 @@ def _not_judged(entry: PlannedCheck, why: str) -> PlannedCheck:
 def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
     """Return the lowest precision that the candidate is known to compute in.
 
-    It can come out on any case.
+    Any earlier check may have found that out.
     """
     known = {outcome.entry.subject.computes_in for outcome in earlier}
     return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 
 
 def _outside(space: Space, fatal: Finding) -> Space | None:
-    """Return the space without what the smallest such step has beyond a plain one.
+    """Return the space without the feature that the finding's smallest step has.
 
-    That shows nothing new and may cost a world of ranks; None where that is nothing.
+    Steps with it show nothing new and may cost a world of ranks. None where no space would be left,
+    as after a plain step.
     """
     case, step = fatal.case, fatal.case.step
     if more := dimensions(case.layout):

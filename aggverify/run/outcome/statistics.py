@@ -26,7 +26,7 @@ class _Sharpness:
     worst: float = 0.0
     """Largest error over bound; more than 1 only where running sums explain it."""
     by_size: dict[int, float] = field(default_factory=dict)
-    """The same of steps of at most so many tokens, a power of 4."""
+    """The same by size: steps of at most so many tokens, a power of 4."""
     smallest_weight: float = math.inf
     sparse: float = math.inf
     """Of the reported loss where one token alone has a loss; infinite if never tried."""
@@ -38,7 +38,7 @@ class _Sharpness:
 
 
 SLOW_SECONDS = 0.01
-"""Of one call, from which on it is reported."""
+"""A call of the candidate that takes this long is reported."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Pace:
 
     @property
     def milliseconds(self) -> int | None:
-        """Of the middle one, to one digit, so that it is the same tomorrow; None if not slow."""
+        """The median call to one digit, so that runs rarely differ in it; None if not slow."""
         middle = median(self.seconds) if self.seconds else 0.0
         return int(float(f"{1000 * middle:.0e}")) if middle >= SLOW_SECONDS else None
 
@@ -124,7 +124,7 @@ def _power_of_4(tokens: int) -> int:
 def _add_scalar(
     seen: _Sharpness, subject: Subject, execution: Execution, weights: Weights, precision: str
 ) -> None:
-    """Which factor on this step's scalar its bound would have let through."""
+    """Note the smallest factor on this step's scalar that its bound would have caught."""
     kept = weights != 0
     terms = weights[kept] * np.array(execution.case.losses)[kept]
     number = int(np.count_nonzero(terms))

@@ -103,14 +103,15 @@ class _StoredFields(Part, frozen=True, forbid_unknown_fields=False):
 
 
 _ALWAYS = frozenset({"convention", "engine", "mode", "divisor", "policy"})
-"""What is part of an id also where it is nothing."""
+"""Fields of a claim that are part of an id even at their defaults."""
 _NOT_WHAT_IS_RUN = frozenset(
     {"schema", "target", "function", "against", "oracle", "adapter", "max_world", "seed", "budget"}
 )
-"""Of a claim: what an id has elsewhere, and how the case was searched for."""
+"""Fields of a claim that an id has elsewhere, or that steer the search alone."""
 
 
 def _what_is_run(claim: Claim) -> dict[str, Any]:
+    """Return the fields of a claim that decide what is run on a case; defaults are left out."""
     plain = Claim("", "", "", "").to_json()
     claimed = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
     found = {k: v for k, v in claimed.items() if k in _ALWAYS or v != plain[k]}
@@ -166,9 +167,9 @@ def _from_project(head: str) -> str:
     """Return a file relative to the project's folder where it lies below it; a module as it is."""
     if not is_path(head):
         return head
-    path, root = Path(head).absolute(), project.root(Path.cwd())
-    resolved = Path(os.path.normpath(path))
-    return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved)
+    root = project.root(Path.cwd())
+    path = Path(os.path.normpath(Path(head).absolute()))
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:

@@ -40,7 +40,7 @@ DIMENSIONS = frozenset({"dp_size", "cp_size", "cp kind", "micro-batches", "dtype
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """Names of fields; one that could not be varied stands in neither."""
+    """Which fields of a case a finding depends on; one that could not be varied is in neither."""
 
     matters: tuple[str, ...] = ()
     """With another value the finding went away, became another one, or another factor."""
@@ -84,7 +84,7 @@ class ReportedFinding:
         return self._signature(*filter(None, [stated(self.finding, self.diagnosis)]))
 
     def _signature(self, *form: str) -> str:
-        """Without a form it is an older version's."""
+        """Hash it; without a form as older versions did, whose waivers still have to match."""
         factor = self.diagnosis.factor if self.diagnosis else None
         matters = sorted(self.relevance.matters)
         parts = [self.finding.code, self.finding.check, matters, factor, *form]
@@ -197,7 +197,7 @@ class RunVerdict:
         """
         if any(report.fails for report in self.reports):
             return Exit.FINDINGS
-        # What a finding spoils is that finding's, also where it is accepted.
+        # A check that a finding spoils is not open: the finding counts, or was accepted.
         left = any(c.state is State.NOT_JUDGED and not c.spoiled for c in self.checks)
         left = left or self.incomplete is not None
         if left or not self.executed or self.subject.engine_in_question:
@@ -207,7 +207,7 @@ class RunVerdict:
     def accepting(self, waivers: Iterable[model.Waiver]) -> RunVerdict:
         """Return the verdict with waivers applied: what is accepted is shown, and fails nothing.
 
-        Of a baseline's, those that are about its subject.
+        A baseline's waivers count only if they are about its subject.
         """
         mine = about(self.subject.claim)
         every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
@@ -273,7 +273,7 @@ def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether a finding only shows what the other does to any step.
 
-    What it is about itself, such as split prompt groups, does not matter.
+    Then its own subject, such as split prompt groups, is irrelevant to it.
     """
     if report.finding.not_finite or other.finding.not_finite:
         return False
@@ -283,10 +283,9 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether it has wrong weights without a cause that the other's already are.
+    """Whether its wrong weights, which nothing explains, only show the other's again.
 
-    The other's are wrong on one rank in one micro-batch, and unexplained as well, or not steady: a
-    layout only shows it again.
+    The other's are wrong on one rank in one micro-batch without an explanation, or not steady.
     """
     wrong = _is_wrong_formula(other) and _is_unexplained(other)
     leads = wrong or _is_unsteady(other)
@@ -301,7 +300,7 @@ def _is_wrong_formula(report: ReportedFinding) -> bool:
 
 
 def _is_unexplained(report: ReportedFinding) -> bool:
-    """Whether no formula, factor or bug gives the weights; that some are 0 is none."""
+    """Whether no formula, factor or bug gives the weights; that some are 0 explains nothing."""
     found = report.diagnosis
     return found is None or (found.form, found.factor, found.bug) == (None, None, None)
 
@@ -335,10 +334,9 @@ def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
 def covered(
     waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
-    """Return the findings that a waiver is for.
+    """Return the findings that a waiver is for, and those between which it is ambiguous.
 
-    And those that one of an older version may be for, where they are not all the same: it is then
-    for none of them.
+    A waiver of an older version that may be for several different findings is for none of them.
     """
     if exact := [report for report in reports if report.is_covered(waiver)]:
         return exact, []
@@ -354,14 +352,14 @@ def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.W
 
 
 def _has_unmatched(verdicts: Sequence[RunVerdict]) -> bool:
-    """Whether no finding of any verdict is covered by one of their waivers."""
+    """Whether a waiver that is not a baseline's covers no finding of any verdict."""
     reports = [report for verdict in verdicts for report in verdict.reports]
     every = (waiver for verdict in verdicts for waiver in verdict.waivers)
     return any(w.identity is None and not covered(w, reports)[0] for w in every)
 
 
 def why(stop: BaseException) -> Incomplete:
-    """Return the reason why a verdict that this has ended is incomplete."""
+    """Return why a verdict is incomplete that this exception has ended."""
     if isinstance(stop, KeyboardInterrupt):
         return Incomplete.INTERRUPTED
     return Incomplete.OUT_OF_TIME if isinstance(stop, OutOfTime | TooLate) else Incomplete.STOPPED

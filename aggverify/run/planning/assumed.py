@@ -19,11 +19,11 @@ ASSUMED = Option(
     help="What was guessed of the call, by argument: a person deletes what is right.",
     where=Where.ANYWHERE,
 )
-"""A key of ``AGGVERIFY`` alone."""
+"""A key that only a file's ``AGGVERIFY`` can have, no option and no setting."""
 
 
 def assumptions(declared: Mapping[str, object], path: Path | None) -> tuple[Assumption, ...]:
-    """Each with its line in the file, where that is known."""
+    """Return each assumption that the file declares, with its line where that is known."""
     found = declared.get(ASSUMED.key)
     if not isinstance(found, Mapping):
         return ()

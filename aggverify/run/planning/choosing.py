@@ -45,7 +45,8 @@ def choose(
 
     Raises CandidateError with what stands there.
 
-    ``among``: what is found out from a signature; all that can be where nothing is named.
+    ``wanted``: a convention's name, or ``auto``: one of ``among``, by default all that a signature
+    shows.
     """
     offers = [Offer.from_json(data) for data in description["offers"]]
     known = by_shape() if among is None else [*among]
@@ -67,11 +68,11 @@ def choose(
 def _named(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """Return what the person named: taken if it can be called at all."""
+    """Return the function that the person named, if it can be called at all."""
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
-    # One that calls by rules of its own may make what a method needs.
+    # A convention that does not call by position may make the object that a method needs.
     callers = [
         how
         for how in conventions
@@ -86,7 +87,7 @@ def _named(
         if found.owner:
             raise _nothing_found(target, [found], conventions)
         raise CandidateError(f"{target.text} {found.why_not}")
-    # Convention and function named: called as named; if that cannot be, it is the finding.
+    # Convention and function are named: called as named, and where that fails it is a finding.
     if wanted != "auto" or _may_be_native(found):
         return _choice(found, conventions[0])
     raise _nothing_found(target, [found], conventions)
@@ -103,7 +104,7 @@ def _found(
 ) -> Choice:
     """Choose what has a convention's shape.
 
-    Of the file itself before what it imports, then by name; a method where no function has.
+    The file's own functions go before imported ones and methods; then the usual name decides.
     """
     own = [o for o in offers if o.own and not o.why_not and not o.owner]
     imported = [o for o in offers if not o.own and not o.why_not]
@@ -127,7 +128,7 @@ def _found(
 
 def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
     seen = ((o if calls_bound(how) else o.unbound, how) for o in offers for how in conventions)
-    # What cannot be built is for conventions that make the object themselves.
+    # A method whose object cannot be built is for conventions that make the object themselves.
     made = (
         pair for pair in seen if not (pair[0].owner and pair[0].why_not and calls_bound(pair[1]))
     )
@@ -135,7 +136,7 @@ def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[
 
 
 def _choice(offer: Offer, how: Convention) -> Choice:
-    """Of a method the class, where the convention makes the object."""
+    """Return the choice; of a method it names the class where the convention makes the object."""
     owner = offer.owner if getattr(how, "of_a_class", False) else ""
     return Choice(owner or offer.name, offer, how)
 

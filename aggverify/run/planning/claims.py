@@ -40,7 +40,7 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
     declared = description.get("declared") or {}
     own = declared.get("engine") if isinstance(declared, Mapping) else None
     if isinstance(own, str) and ":" in own:
-        # The parent would import it, and the candidate cannot decide what that does.
+        # This process would import it, and the candidate must not decide what is run here.
         raise InputError(
             f"AGGVERIFY: name an engine of your own on the command line: --engine {own:.200}"
         )
@@ -49,9 +49,9 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
-    """Complete the request with what the file declares where no option was given.
+    """Complete the request by what the file declares, then by what the project sets.
 
-    And with what the project's settings have where the file does not either.
+    An option goes before both.
     """
     declared = declaration(description)
     written = {**request.settings, **declared}
@@ -62,10 +62,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
         written.pop("oracle", None)
     modes = request.modes or texts(() if "oracle" in written else written.get("mode", ()))
     if "divisor" not in declared and modes and not any(map(_divided, modes)):
-        written.pop("divisor", None)  # the project's, for another mode
-    values = {
-        o.field: _put_together(o, getattr(request, o.field), written) for o in OPTIONS if o.late
-    }
+        written.pop("divisor", None)  # the project has it for another of its modes
+    values = {o.field: _combined(o, getattr(request, o.field), written) for o in OPTIONS if o.late}
     for key in ("policy", "terms"):
         readings = {**request.settings.get(key, {}), **declared.get(key, {})}
         values[key] = {**readings, **getattr(request, key)}
@@ -73,11 +71,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     return replace(request, **values)
 
 
-def _put_together(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
-    """Return the command line's value, or where it has none the value from elsewhere.
-
-    Both together of an option that adds.
-    """
+def _combined(option: Option, own: Any, written: Mapping[str, Any]) -> Any:
+    """Return the command line's value, else the written one; both of an option that adds."""
     if option.kind is OptionType.FLAG:
         return bool(own or written.get(option.key))
     if option.kind is OptionType.TEXTS and option.adds:
@@ -102,7 +97,7 @@ def subjects(
     named = dict(canonical(name, request.micro_batch_size, own) for name in request.modes)
     request = replace(request, modes=tuple(named))
     modes = request.modes or _default_modes(choice, request)
-    _check_rows(request, modes)
+    _check_micro_batch_size(request, modes)
     if request.divisor is not None and not any(map(_divided, modes)):
         given = ", ".join(m or "no mode" for m in modes)
         raise InputError(
@@ -126,7 +121,7 @@ def subjects(
     return tuple(
         s.knowing(
             engine_declared=declared, mode_declared=asked, untold=untold, assumed=assumed
-        ).noting(*_notes(s), *_in_vain(s))
+        ).noting(*_notes(s), *_always_wrong(s))
         for s in found
     )
 
@@ -135,11 +130,11 @@ def _notes(subject: Subject) -> tuple[str, ...]:
     """Return the notes of the subject's convention."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
         shared = EXPERTS in subject.features
-        return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))
+        return (*subject.convention.notes, *(_EXPERTS_NOTE if shared else ()))
     return ("log-ratios to the old, the rollout and the reference policy are the losses",)
 
 
-_OF_EXPERTS = (
+_EXPERTS_NOTE = (
     "every second response token's weight is read from the parameter of an expert, on one of two "
     "ranks",
 )
@@ -152,8 +147,8 @@ def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
             yield feature, f"this version of {choice.offer.name} takes no {parameter}"
 
 
-def _in_vain(subject: Subject) -> Iterator[str]:
-    """Why nothing can be right here that is asked for all the same."""
+def _always_wrong(subject: Subject) -> Iterator[str]:
+    """Yield why the claimed mode is never right through the convention, where that is known."""
     how = subject.convention
     for name, why in getattr(how, "always_wrong", {}).items():
         if name == subject.mode:
@@ -161,7 +156,7 @@ def _in_vain(subject: Subject) -> Iterator[str]:
 
 
 _DEFAULT_DIVISOR = 16.0
-"""Of the worked examples: for a mode that was not asked for by name."""
+"""The worked examples' divisor: taken for ``constant`` where no person has named that mode."""
 
 
 def _divided(name: str | None) -> bool:
@@ -173,7 +168,7 @@ def _divided(name: str | None) -> bool:
 
 
 def _default_modes(choice: Choice, request: Request) -> tuple[str | None, ...]:
-    """All that it can be given and that can be right; all, where none can, to see why."""
+    """Return the modes that it takes and that can be right; all where none can, to report why."""
     how = choice.convention
     if not how.mode_is_argument:
         return (None,)
@@ -210,7 +205,7 @@ def _claim(
         raise InputError(f"--mode {LEGACY.name} needs --engine: the {how.name} convention has none")
     _check_features(request)
     usable(engine_name)
-    _check_cell(choice, None if is_nonlinear(name) else name, engine_name, features)
+    _check_right(choice, None if is_nonlinear(name) else name, engine_name, features)
     divisor = request.divisor if _divided(name) else None
     if name == "constant" and not request.modes and divisor is None:
         divisor = _DEFAULT_DIVISOR
@@ -237,7 +232,7 @@ def _claim(
     )
 
 
-def _check_rows(request: Request, modes: Sequence[str | None]) -> None:
+def _check_micro_batch_size(request: Request, modes: Sequence[str | None]) -> None:
     """Whether a size of micro-batches is given for a mode that has one, and groups have none."""
     sized = [name for name in modes if name is not None and family(name) == LEGACY.name]
     if request.micro_batch_size is not None and not sized:
@@ -294,8 +289,8 @@ def _check_pairs(request: Request, name: str | None) -> None:
         )
 
 
-def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Set[str]) -> None:
-    """Whether the convention can be right there at all."""
+def _check_right(choice: Choice, name: str | None, engine_name: str, features: Set[str]) -> None:
+    """Whether the convention can be right in that mode, engine and with those features at all."""
     how, never = choice.convention, usable(engine_name).not_claimed
     reason = how.why_not(name, engine_name, features)
     if reason is None:
@@ -317,7 +312,7 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
 
 
 def _offered(name: str, choice: Choice) -> bool:
-    """Whether it may be that mode: a family's member, if it gets no mode as an argument."""
+    """Whether the function can be in that mode; in any member of a family if none is passed."""
     how = choice.convention
     kind = family(name)
     is_member = (kind in FAMILIES or kind in PAIRED) and not how.mode_is_argument
@@ -325,9 +320,9 @@ def _offered(name: str, choice: Choice) -> bool:
 
 
 def terms(choice: Choice, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the per-token inputs that a native reducer or an adapter's call takes.
+    """Return the per-token inputs that a native reducer or an adapter's call takes with losses.
 
-    They are next to the losses, with their readings where these are in ``written``.
+    Each has its reading where ``written`` gives one.
     """
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())

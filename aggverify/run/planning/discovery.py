@@ -47,7 +47,7 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0.
 
-    A weight is read as the gradient over the advantage, so that no mode's can be read next to it.
+    A weight is read as the gradient over the advantage: the term would make any mode's look wrong.
     """
     case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
@@ -66,7 +66,7 @@ def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -
 def _communicates(subject: Subject, executor: Executor) -> bool:
     """Whether ranks issue collectives of its own on a step of two, by their traces.
 
-    Not asked of code that names none.
+    Code that names nothing of other ranks is not run for it.
     """
     if "other ranks" not in subject.found.surroundings:
         return False
@@ -109,6 +109,6 @@ def identified(subject: Subject, executor: Executor) -> Subject:
         if chosen is None:
             chosen = tried.claiming(mode=found[0], divisor=found[1]).knowing(identified=True)
         elif name == how.default_engine(found[0]):
-            # The same code can be right in two places of a framework, as two modes.
+            # A framework may call the same code in two places, where it is right as another mode.
             chosen = chosen.noting(f"with --engine {name} it implements {found[0]}")
     return chosen or subject

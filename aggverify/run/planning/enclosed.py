@@ -17,7 +17,7 @@ SEEN = (
 
 
 def sandbox(*files: str | None) -> Sandbox:
-    """One that shows the project that the person stands in, and those of targets and adapters."""
+    """Return a sandbox that shows the current project, and those of these targets and adapters."""
     heads = [split(text)[0] for text in files if text is not None]
     found = [resolved(Path(head)) for head in heads if is_path(head)]
     folders = (Path.cwd(), *(path.parent for path in found))

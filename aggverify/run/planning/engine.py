@@ -22,13 +22,13 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import dimensions
 
 CASES = 4
-"""Of each dimension, and of their combination: ragged, on few ranks."""
+"""Trial cases of each dimension, and of their combination."""
 
-_FEATURE = "context-parallel"
+_CP_FEATURE = "context-parallel"
 _D, _C, _K = "dp_size", "cp_size", "num_microbatches"
-_AS_FAR_AS = ({_D, _C, _K}, {_D, _K}, {_D, _C}, {_D})
-"""Dimensions in which an engine must fit, the most first: one that fits nowhere else still explains
-a factor of the number of ranks better than one that does not."""
+_FITTING_IN = ({_D, _C, _K}, {_D, _K}, {_D, _C}, {_D})
+"""Dimensions in which an engine must fit, the most first: even one that fits over data-parallel
+ranks alone explains a factor of their number better than one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def right_engines(subject: Subject, executor: Executor) -> tuple[str, ...]:
 def _settled(subject: Subject, executor: Executor) -> Subject:
     cases = _finished(subject, executor, trial_cases(subject))
     fits: dict[str, dict[Case, _Fit]] = {}
-    for allowed in _AS_FAR_AS:
+    for allowed in _FITTING_IN:
         mine = [case for case in cases if dimensions(case.layout) <= allowed]
         for kind in ("right", "steady"):
             for name in possible_engines(subject) if mine else ():
@@ -88,22 +88,21 @@ def _settled(subject: Subject, executor: Executor) -> Subject:
 
 
 def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subject:
-    """Return the subject without context parallelism, where only that does not fit the engine.
+    """Return the subject without context parallelism, the one dimension its engine does not fit.
 
-    There it is no mistake either: under another engine it is right. Such code is written for
-    trainers that have none, as a factor of ``dp_size`` under DDP; whether this one has is not
-    declared.
+    Only if some engine fits that: then the code is no mistake, but written for trainers without
+    context parallelism, as a factor of ``dp_size`` under DDP.
     """
     sliced = [case for case in next(iter(fits.values())) if dimensions(case.layout) == {_C}]
     right = any(all(of[case].steady for case in sliced) for of in fits.values())
-    if not sliced or not right or not subject.engine_in_question or _FEATURE in subject.claimed:
+    if not sliced or not right or not subject.engine_in_question or _CP_FEATURE in subject.claimed:
         return subject
-    without = subject.claiming(without=subject.without | {_FEATURE})
-    return without.knowing(narrowed=(_FEATURE,))
+    without = subject.claiming(without=subject.without | {_CP_FEATURE})
+    return without.knowing(narrowed=(_CP_FEATURE,))
 
 
 def trial_cases(subject: Subject) -> list[Case]:
-    """Return stored cases with data or context parallelism, micro-batches, and all of them."""
+    """Return stored cases of each dimension (data, context, micro-batches) and of all at once."""
     found: dict[Case, None] = {}
     for check in (DATA_PARALLEL, MICRO_BATCHES, CONTEXT_PARALLEL, COMBINED):
         space = check.space(subject)
@@ -118,13 +117,16 @@ def trial_cases(subject: Subject) -> list[Case]:
 
 
 def _finished(subject: Subject, executor: Executor, cases: Sequence[Case]) -> list[Case]:
-    """Those that come to a result at all: what raises or hangs does so under every engine."""
+    """Return the cases that give a result: what raises or hangs does so under every engine."""
     done = executor.run(subject, cases)
     return [case for case, execution in zip(cases, done, strict=True) if is_finite(execution)]
 
 
 def _fits(subject: Subject, executor: Executor, cases: Sequence[Case]) -> dict[Case, _Fit]:
-    """Whether it fits: a factor is far beyond float32's bound, in which a reducer may compute."""
+    """Return how each case goes, by float32's bound.
+
+    A reducer may compute in float32, and a wrong factor is far beyond that bound.
+    """
     subject = subject.knowing(computes_in="float32")
     done = iter(executor.run(subject, [c for case in cases for c in (case.trivial, case)]))
     return {case: _fit(subject, next(done), next(done)) for case in cases}

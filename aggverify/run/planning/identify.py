@@ -24,8 +24,8 @@ IDENTIFYING = (
 )
 """Steps on which every mode has other weights than every other (tested)."""
 
-_POWER_OF_TWO = 8.0
-_POWERS_OF_TWO = "1/1 1/1 1/11; 1/1111"
+_EXACT_DIVISOR = 8.0
+_EXACT_STEP = "1/1 1/1 1/11; 1/1111"
 """All counts (tokens of every unit, N, P) are powers of two: float32 arithmetic is exact here, an
 added epsilon is not."""
 
@@ -71,8 +71,8 @@ def precision_of(subject: Subject, executor: Executor) -> str:
     rounding, unless the weights themselves are float32 numbers, as with a divisor in the code.
     """
     executions = executor.run(subject, distinguishing_cases())
-    exactly = subject if subject.divisor is None else subject.claiming(divisor=_POWER_OF_TWO)
-    exact = executor.run(exactly, [_trivial(_POWERS_OF_TWO)])[0]
+    exactly = subject if subject.divisor is None else subject.claiming(divisor=_EXACT_DIVISOR)
+    exact = executor.run(exactly, [_trivial(_EXACT_STEP)])[0]
     if all(_fits(subject, e, "float64") for e in executions) and _fits(exactly, exact, "float64"):
         return "float64"
     if not all(_fits(subject, e, "float32") for e in executions):

@@ -21,7 +21,7 @@ def own_names(how: Convention) -> Mapping[str, str]:
 def canonical(
     name: str, micro_batch_size: int | None = None, own: Mapping[str, str] = NOTHING
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the mode's own name and what the verdict notes of the one given, if there is anything.
+    """Return the mode's own name, and notes for the verdict on the name that was given.
 
     Raises InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's
     names, which go before those of frameworks.
@@ -53,7 +53,7 @@ def canonical(
 
 
 def _known(name: str) -> str | None:
-    """Return the mode that the name means to all, None where it means nothing."""
+    """Return the mode that the name means without an adapter, None where it means none."""
     try:
         meaning = translated(name).mode
         return meaning if meaning == LEGACY.name else mode(meaning).name
@@ -62,7 +62,7 @@ def _known(name: str) -> str | None:
 
 
 def _sized(name: str, meaning: str, size: int | None) -> tuple[str, tuple[str, ...]]:
-    """Return the mode over micro-batches of that size, and that it is another for every size."""
+    """Return the mode over micro-batches of that size, and a note that it holds for no other."""
     other = family(name) != LEGACY.name
     if size is None:
         described = f"{meaning}, which" if other else name

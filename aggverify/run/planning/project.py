@@ -38,6 +38,7 @@ def _up(start: Path) -> Iterator[Path]:
 
 
 _ANYBODYS = stat.S_ISVTX | stat.S_IWOTH
+"""The mode of a folder like /tmp: anybody may write there."""
 
 
 def root(start: Path) -> Path:
@@ -47,9 +48,9 @@ def root(start: Path) -> Path:
 
 
 def places(module: str, path: Sequence[str]) -> list[Path]:
-    """Where the code of a module on that path lies, which is not imported for that.
+    """Return where the code of a module on that path lies; nothing is imported.
 
-    Somewhere, where that is not known: what else finds a module may be anybody's.
+    ``/``, which is in no project, where that is not known: other finders may take it from anywhere.
     """
     found: list[str] = []
     name, folders = "", list(path)

@@ -32,7 +32,7 @@ class Request:
     modes: tuple[str, ...] = default("mode")
     convention: str | None = default("convention")
     adapter: str | None = default("adapter")
-    """The file that declares how it is called, which goes before every convention that is named."""
+    """A file that declares how the reducer is called; it goes before a named convention."""
     engine: str | None = default("engine")
     divisor: float | None = default("divisor")
     claims: frozenset[str] = default("claim")
@@ -76,7 +76,7 @@ class Request:
                 raise InputError(f"{option.flag} {why}")
         if self.adapter is not None and not is_path(self.adapter):
             raise InputError(f"--adapter must be a Python file, got {self.adapter!r:.200}")
-        _ = self.budget, self.waivers
+        _ = self.budget, self.waivers  # each raises for what it cannot be made of
         self._check_device()
         own = next((text for text in (self.oracle, self.engine) if is_own_code(text)), None)
         if self.sandbox and own is not None:
@@ -99,13 +99,13 @@ class Request:
 
     @property
     def is_on_processors(self) -> bool:
-        """Whether it is, wherever it is run."""
+        """Whether its ranks use CPUs, whatever the machine has."""
         usual = self.backend is None and self.device is None
         return usual or self.backend == GLOO.name or self.device == GLOO.device
 
     @property
     def ranks(self) -> RankKind:
-        """What it is run by, once its backend is a certain one."""
+        """The kind of ranks it is run by, once ``opening.placed`` has settled its backend."""
         return RankKind(self.compiled, self.backend or GLOO.name)
 
     @property
@@ -119,7 +119,7 @@ class Request:
         return tuple(waiver(text) for text in sorted(self.accept))
 
     def deadline(self, began: float | None = None) -> Deadline:
-        """Of a command that ``began`` then, or does now."""
+        """Return the deadline of a command that ``began`` then, or begins now."""
         seconds = math.inf if self.max_time is None else self.max_time
         return Deadline(seconds, time.monotonic() if began is None else began)
 
@@ -134,7 +134,7 @@ def is_own_code(text: str | None) -> bool:
     return text is not None and (":" in text or is_path(text))
 
 
-def _with(option: Option, given: Any, settings_values: Any) -> Any:
+def _combined(option: Option, given: Any, settings_values: Any) -> Any:
     """Return the command line's value, or the project's; both together of an option that adds."""
     if option.adds and given is not None and settings_values is not None:
         return (*texts(given), *texts(settings_values))
@@ -153,7 +153,7 @@ def requested(
     for option in OPTIONS:
         value = given.get(option.key)
         if not option.late:
-            value = _with(option, value, settings_values.get(option.key))
+            value = _combined(option, value, settings_values.get(option.key))
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
             values[option.field] = (
@@ -161,8 +161,8 @@ def requested(
             )
     if given.get("convention") is not None:
         if given.get("adapter") is None:
-            values.pop("adapter", None)  # the project's
-        elif not _is_kind(given["convention"], given["adapter"]):
+            values.pop("adapter", None)  # the project's gives way to an option
+        elif not _is_same_kind(given["convention"], given["adapter"]):
             raise InputError("--adapter is a convention of your own: give it or --convention")
         else:
             values.pop("convention")
@@ -176,7 +176,7 @@ def requested(
     return found
 
 
-def _is_kind(name: str, adapter: str) -> bool:
+def _is_same_kind(name: str, adapter: str) -> bool:
     """Whether the adapter is for the kind of function that this convention is for."""
     kind = convention(name)
     return isinstance(kind, PerCallConvention) and type(convention(adapter)) is type(kind)

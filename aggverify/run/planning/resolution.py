@@ -27,8 +27,8 @@ def resolved_subjects(
 ) -> tuple[Subject, ...]:
     """Return the subjects, one a mode, with all that is known of them before anything is run.
 
-    ``carried``: over what ranks talk to each other. Raises InputError where the request and the
-    file do not fit.
+    ``carried``: what carries the ranks' collectives apart from the backend. Raises InputError where
+    the request and the file do not fit.
     """
     request = completed(request, description)
     found = [_described(s, description, carried) for s in subjects(request, target, description)]
@@ -44,14 +44,14 @@ def _described(subject: Subject, description: Mapping[str, Any], carried: str) -
     """Return the subject with what its source holds: constants, dtypes, functions, conditions."""
     name, ranks = subject.function, description["environment"]
     functions = tuple(
-        Lines(name, tuple(own), first, tuple(text))
-        for (name, own), (first, text) in zip(
+        Lines(function, tuple(lines), first, tuple(text))
+        for (function, lines), (first, text) in zip(
             description["functions"], description["texts"], strict=True
         )
     )
     conditions = tuple(
-        Condition(name, line, text, tuple(numbers), *ways)
-        for name, line, text, numbers, *ways in description["conditions"]
+        Condition(function, line, text, tuple(numbers), *ways)
+        for function, line, text, numbers, *ways in description["conditions"]
     )
     return subject.knowing(
         constants=tuple(description["constants"].get(name, ())),

@@ -23,7 +23,7 @@ from aggverify.run.planning.request import Request
 
 SECTION = "tool.aggverify"
 MAX_BYTES = 1 << 20
-"""Of a file at most: what is cut off there is no TOML, or has no section."""
+"""Largest file that is read."""
 CLAIMS: Mapping[str, Option] = {o.key: o for o in OPTIONS if o.where is Where.ANYWHERE}
 """What a file may declare in ``AGGVERIFY``."""
 PROBE_POINTS = "probe-points"
@@ -58,7 +58,7 @@ def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[st
 
 
 def _check_inside(where: str, path: Path, folder: Path) -> None:
-    """Raise unless what a file names lies next to or below it: it may be anybody's."""
+    """Raise unless a path in settings stays in their folder: the settings may be anybody's."""
     leads = resolved(path)
     if not leads.is_relative_to(folder.resolve()):
         raise InputError(f"{where} leads out of {folder}, to {leads}: say it on the command line")
@@ -102,8 +102,8 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
     return InputError(f"{where}: {unknown(what, given, accepted)}")
 
 
-def _check_own(where: str, name: str, folder: Path) -> None:
-    """Do the same for a module that is imported here, by name."""
+def _check_own_engine(where: str, name: str, folder: Path) -> None:
+    """Raise unless the module of an engine, which this process imports, lies in the folder."""
     module = name.partition(":")[0]
     lies = project.places(module, [*sys.path, str(Path.cwd())])
     if not all(place.is_relative_to(folder.resolve()) for place in lies):
@@ -113,15 +113,15 @@ def _check_own(where: str, name: str, folder: Path) -> None:
 
 
 _LEADS = frozenset({"engine", *(key for key, option in KEYS.items() if option.is_path)})
-"""What names code to run here, or a place to read or write."""
+"""Keys that name code to run in this process, or a path."""
 
 
 def find(start: Path, *, trusted: bool = True, named_options: Collection[str] = ()) -> Settings:
     """Return the settings of the project's nearest pyproject.toml that has the section.
 
     It is at or above ``start``; what lies above the project is somebody else's. ``trusted``:
-    whether a module of the project's that they name as an engine may be imported here;
-    ``named_options``: what the person gives, so that it does not matter where the project's leads.
+    whether this process may import a module of the project that they name as an engine.
+    ``named_options``: keys that the person gives, for which the project's paths are not looked at.
     """
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
@@ -163,7 +163,7 @@ def read(
                     f"{where}: the engine {named!r:.200} would be run in this process, which is "
                     "outside of --sandbox"
                 )
-            _check_own(f"{where}: engine", named, folder)
+            _check_own_engine(f"{where}: engine", named, folder)
     values = validated(where, section, KEYS)
     for key in values:
         if KEYS[key].is_path:  # relative to the file that contains it, wherever the command is run

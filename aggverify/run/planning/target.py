@@ -72,7 +72,7 @@ def _readable(path: Path) -> Path:
 
 
 def dotted_instead(path: Path, name: str | None, command: str = "check") -> str | None:
-    """Return the command for a file that imports relatively, which only works by its dotted name.
+    """Return the command that names a file by its module, as relative imports in it need.
 
     None for a file without such an import.
     """
@@ -101,7 +101,7 @@ def _short(folder: Path) -> str:
 
 
 def origin(target: Target) -> ImportSource:
-    """From where a file that lies next to the target imports it."""
+    """Return how a file next to the target can import it: as a module, or by its path."""
     if target.path is None:
         return ImportSource(target.module)
     name, file = target.path.stem, target.path.name

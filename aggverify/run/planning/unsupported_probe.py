@@ -35,9 +35,9 @@ _FIRST: tuple[tuple[str, str, int, CpKind], ...] = (
     ("3/1111111 5/11", "0,1", 2, "bshd"),
     ("3/1111111", "0", 4, "zigzag"),
 )
-"""Something of every dimension; should any of it be refused, all stored cases are asked about."""
+"""Cases of every dimension; only if any is refused are all stored cases run as well."""
 _EVIDENCE = 3
-"""Steps that must be refused in a dimension, and all of them, for it to be what is refused."""
+"""Least number of steps that show a dimension to be refused; all that have it must be."""
 
 
 def asked_first() -> tuple[Case, ...]:
@@ -64,7 +64,7 @@ def settled(subject: Subject, executor: Executor) -> Subject:
 
 
 def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
-    """Yield the dimensions that what was refused goes with, the widest first."""
+    """Yield the dimensions that account for all refusals, none where they do not."""
     left = {case for case, execution in known.items() if refusal(execution)}
     declined = [pair for pair in (_declined(d, known) for d in DIMENSIONS) if pair is not None]
     found = []
@@ -72,16 +72,16 @@ def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
         if cases & left:
             found.append(one)
             left -= cases
-    if not left:  # otherwise it raises for another reason
+    if not left:  # a refusal without any of them: it raises for another reason
         yield from found
 
 
 def _declined(
     dimension: Dimension, known: Mapping[Case, Execution]
 ) -> tuple[Refused, set[Case]] | None:
-    """Return what is refused of a dimension, and the cases that were.
+    """Return the refusal of a dimension, and the cases that it covers.
 
-    None unless all beyond one of its sizes are refused, and enough steps among them.
+    None unless all cases beyond one of its sizes are refused, with enough steps among them.
     """
     sizes = {case: dimension.size(case) for case in known}
     for beyond in range(1, max(sizes.values(), default=1)):

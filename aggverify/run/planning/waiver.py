@@ -12,7 +12,7 @@ from aggverify.errors import InputError
 from aggverify.model import Waiver
 
 FORM = r"(AGVW?[0-9]+)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
-"""A regular expression for one."""
+"""One waiver, as a regular expression: its code, the id or signature if any, and the reason."""
 
 
 def accepting(

@@ -96,12 +96,14 @@ def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFindi
     finding = failure_finding(CHECK, subject, again)
     if finding is None:
         return None  # not every time: the checks look into that
+    known = recognised(subject, finding)
     if finding.traits.diagnosed is Diagnosed.SYMPTOM:  # it got there, and its mistake has a name
-        known = recognised(subject, finding)
         return ReportedFinding(stored_case(subject, finding), finding, known, True)
     [shown] = executor.run(subject, [RunSpec(case, show=True)])
     call = Call(tuple(Given(*each) for each in shown.given), subject.convention.returns)
-    return ReportedFinding(stored_case(subject, finding), finding, None, True, call=call)
+    # What it was given and must return is enough, but for an exception known by its words.
+    cause = known if known is not None and known.bug is not None and known.bug.error else None
+    return ReportedFinding(stored_case(subject, finding), finding, cause, True, call=call)
 
 
 def simplest(subject: Subject) -> Iterator[Case]:
