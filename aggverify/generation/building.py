@@ -1,8 +1,8 @@
 """A case out of byte strings: one for each unit dealt to a micro-batch, and one for the rest.
 
-Lengths and one value per sample are read, not elements: rare imbalance is found more often so than
-with masks drawn token by token. Every byte of 0 is the simplest choice, and a unit left out leaves
-the others as they are.
+Of a sample its length, its mask as one number, and its first loss are read. Rare imbalance is found
+more often so than with masks drawn token by token. Every byte of 0 is the simplest choice, and a
+unit left out leaves the others as they are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def record_size(space: Space) -> int:
 def rest_size(units: int, most: int, space: Space) -> int:
     """Return the bytes for what is of the whole case, and for ``most`` layouts of the units.
 
-    A byte costs as much to draw as to use.
+    No more than may be read, as each costs time to draw. They are for slope, dtype and naming of
+    ids; for padding, orders and what is masked; and for each further layout.
     """
     altered = space.shuffled or space.padded or space.blank_a_unit
     return 2 + space.ids + altered * (14 + units) + (most - 1) * (2 + units)
@@ -56,10 +57,11 @@ def build(
 ) -> tuple[Case, ...]:
     """Return a case of this size out of its units, and others of its step under other layouts.
 
-    ``most``: different cases at most; there is one only where the step follows the layout.
+    ``most``: different cases at most; there is one only where the space is padded or
+    shuffled, which change the step together with its layout.
     """
     source = ChoiceSource(rest)
-    # A shuffled step shrinks to one without fan-out while its lengths still differ.
+    # A byte by itself, so that fan-out can be shrunk away while lengths still differ.
     if space.shuffled and space.fan_out and not source.flag():
         drawn = build_step(records, replace(space, fan_out=False))
     else:
@@ -96,7 +98,7 @@ def _row(i: int, n: int) -> int:
 
 
 def build_step(records: Sequence[bytes], space: Space) -> Drawn:
-    """Return the step whose units these are."""
+    """Read a unit out of each byte string, and join them to a step."""
     whole = space.whole_units or space.group_size is not None
     samples: list[Sample] = []
     sizes: list[int] = []
@@ -108,7 +110,7 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
         where += source.take(1)
         count = source.pick(mostly_short(_LARGEST_GROUP))
         if space.uniform and sizes:
-            count = sizes[0]  # micro-batches of as many whole groups have one size
+            count = sizes[0]  # then equally many units make micro-batches of one size
         sizes.append(space.rows or (count if space.whole_units else space.group_size or 1))
         for n in range(sizes[-1]):
             relation = _relation(source, space)
@@ -117,12 +119,12 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
             elif whole:
                 relation = 1 if space.group_size else max(relation, 1)
             elif space.split_groups and len(samples) == (space.rows or 1):
-                relation = 1  # the first two units are dealt to different micro-batches
+                relation = 1  # of one prompt, and dealt to different micro-batches
             group += relation == 0
             rollout += relation < 2
             samples.append(_sample(source, rollout, group, space))
             levels.append(_level(source))
-    if space.split_groups and space.group_size:  # the first two are dealt to different cells
+    if space.split_groups and space.group_size:  # by itself each, so that a group is split
         where, sizes = where * space.group_size, [1] * len(samples)
     return Drawn(Step(tuple(samples)), units_of(sizes), bytes(where), levels)
 
@@ -154,7 +156,7 @@ def _sample(source: ChoiceSource, rollout: int, group: int, space: Space) -> Sam
     length = source.pick(mostly_short(space.max_length))
     prompt = source.pick(mostly_short(3 * space.max_length))
     full = (1 << length) - 1
-    # Nothing is masked, or a bit set of tokens: the lowest ones, whatever the length.
+    # Nothing is masked, or each token whose bit is set: a shorter response has the lowest bits.
     masks, drawn = source.flag(), int.from_bytes(source.take(_mask_bytes(space)))
     holes = drawn & full if masks else 0
     if holes == full and not space.empty_samples:
@@ -177,7 +179,7 @@ def _holed(source: ChoiceSource, space: Space) -> bytes:
 
 
 def _bits(mask: int, length: int) -> bytes:
-    """Return bits, the lowest first: a shorter response keeps its first tokens' ones."""
+    """Return a byte a token, from the lowest bit on: a shorter response keeps its first ones."""
     return f"{mask:0{length}b}"[::-1].encode().translate(_BITS)
 
 

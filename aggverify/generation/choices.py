@@ -1,4 +1,4 @@
-"""Choices read from bytes: a byte of 0, as all that lie behind the end, is the simplest one."""
+"""Choices read from bytes: 0 is the simplest one, and is what is read past the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChoiceSource:
     def order(self, count: int) -> list[int]:
         """Draw the numbers below ``count``, forwards or backwards.
 
-        A switch shrinks, a permutation would not, whatever the number of samples.
+        One bit shrinks whatever the number of samples, which a permutation would not.
         """
         return list(range(count))[:: -1 if self.flag() else 1]
 

@@ -24,7 +24,8 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
 
-    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit.
+    The first units go to one each, and every other one where its byte of ``where`` puts it; where
+    micro-batches have one size, all in order.
     """
     dp, cp, k, kind = size
     count = dp * k
@@ -42,7 +43,7 @@ def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Sp
 
 
 def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """Return a rank's samples, dealt to its micro-batches one by one."""
+    """Deal a rank's samples to its micro-batches one by one, which splits prompt groups."""
     every = tuple(chain.from_iterable(cells))
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
@@ -50,7 +51,7 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
 def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
     """Draw another order of samples, ids, micro-batches and ranks.
 
-    Rows dealt in order stay whole prompt groups.
+    Where prompt groups must stay whole, only whole groups are moved, or no samples at all.
     """
     names = source.order(step.num_groups), source.order(step.num_rollouts)
     if space.uniform or space.group_size is not None:

@@ -1,7 +1,7 @@
 """Cases for what a reducer has not run yet.
 
-They are around the numbers next to a condition that went one way only; and what went a rare way is
-run once more, of the kinds of case that it was not seen on.
+For a condition that went one way only, they are around the numbers that it names. An outcome that
+few kinds of case have had is tried on the others.
 
 Numbers next to a condition are tried because they are cheap and exact: a count compared with 64
 is reached by 63, 64 and 65 tokens. A distance to the other branch, read off live frames, was tried
@@ -164,4 +164,4 @@ _MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {
     "bfloat16": partial(_in_dtype, "bfloat16"),
     "float16": partial(_in_dtype, "float16"),
 }
-"""Several ranks are one of two kinds."""
+"""How a case of each kind is made; one of data or context parallelism is on several ranks."""

@@ -114,7 +114,7 @@ def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
     if space.uniform:
         return cells, cells * (1 + space.max_extra_samples // 2)
     if space.shuffled:
-        # Independent of the layout: the order of few samples is little to see.
+        # So many however few the micro-batches: the order of few samples shows little.
         return cells, max(cells, 2 + extra)
     return cells, cells + extra
 
@@ -123,7 +123,7 @@ def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
 def related(space: Space, most: int) -> st.SearchStrategy[tuple[Case, ...]]:
     """Up to ``most`` different cases of one step; one only where the step follows the layout.
 
-    Drawn as two small numbers and one byte string: a draw costs much, what is drawn hardly
+    Drawn as two small numbers and one byte string: every draw costs much, its length hardly
     anything. It does not shrink well.
     """
     return st.composite(_related)(space, most)

@@ -48,7 +48,7 @@ def drawn(space: Space, number: int, seed: int) -> list[Case]:
 def _draw(
     space: Space, draw: Callable[[Sequence[Case]], None], *, max_examples: int, seed: int
 ) -> None:
-    """Hand over what Hypothesis draws, until that leaves."""
+    """Pass on what Hypothesis draws, until ``draw`` raises Enough."""
     _run(related(space, LAYOUTS), draw, (Phase.generate,), max_examples=max_examples, seed=seed)
 
 
@@ -60,7 +60,8 @@ def _run(
     max_examples: int,
     seed: int,
 ) -> None:
-    # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
+    # Nothing is shrunk or stored here: shrink.py and the run's own store do that
+    # (reports/shrinkers.md).
     configured = settings(
         max_examples=max_examples,
         phases=phases,
