@@ -66,8 +66,8 @@ def triage_finding(
     if not found.confirmed and run.check.confirming is not None and not ran_away:
         return
     if not found.confirmed and (ran_away or is_flaky(finding.fault)):
-        # Of a loop only another one counts; any other failure may show in several ways, as ranks
-        # that wait and ranks that disagree are seen by who comes first.
+        # Of a loop that did not come back, what came instead is no failure seen again. Any other
+        # may show in several ways: ranks that wait, or that disagree, by who comes first.
         times, runs = int(again is not None and not ran_away), 0
         with run.executor.patient():
             # A loop without an end takes its whole limit each time: seen twice is enough.
