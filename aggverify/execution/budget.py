@@ -14,7 +14,7 @@ turn a check into nothing. All that are planned, where those are fewer."""
 MAX_WORLD, MAX_GROUP = 8, 64
 """Most ranks, and most rollouts of a prompt group, that can be asked for."""
 LARGEST = (1 << 63) - 1
-"""Largest integer of anything else."""
+"""Largest integer that any other option takes."""
 MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
 """Most drawn cases per check, and most seconds; neither is ever reached."""
 

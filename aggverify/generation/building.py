@@ -1,7 +1,7 @@
 """A case out of what Hypothesis draws: samples of units, and what is of the whole step.
 
-Lengths and one value per sample are drawn, not elements: rare imbalance is found more often so than
-with masks drawn token by token. A unit left out leaves the others as they are.
+Of a sample its length, its mask as one number, and its first loss are drawn. Rare imbalance is found
+more often so than with masks drawn token by token. A unit left out leaves the others as they are.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _sample(draw: st.DrawFn, space: Space) -> DrawnSample:
 
 
 def _masks(draw: st.DrawFn, length: int, space: Space) -> tuple[bytes, bytes | None]:
-    """Nothing is masked, or a bit set of tokens, the lowest ones; and what is rejected of them."""
+    """Nothing is masked, or each token whose bit is set; and what is rejected of the others."""
     full = (1 << length) - 1
     holes = draw(integers(0, full)) if flag(draw) else 0
     if holes == full and not space.empty_samples:
@@ -92,7 +92,7 @@ def _holed(draw: st.DrawFn, space: Space) -> bytes:
 
 
 def _bits(mask: int, length: int) -> bytes:
-    """Return bits, the lowest first: a shorter response keeps its first tokens' ones."""
+    """Return a byte a token, from the lowest bit on: a shorter response keeps its first ones."""
     return f"{mask:0{length}b}"[::-1].encode().translate(_BITS)
 
 
@@ -103,7 +103,7 @@ def draw_units(draw: st.DrawFn, space: Space, least: int, most: int) -> list[Dra
     """Draw what is dealt to micro-batches as a whole: a sample, or a prompt group."""
     count = space.rows or (None if space.whole_units else space.group_size or 1)
     if count is None and space.uniform:
-        # Micro-batches of as many whole groups have one size.
+        # Then equally many units make micro-batches of one size.
         count = pick(draw, mostly_short(LARGEST_GROUP))
     return draw(_units(space, count, least, most))
 
@@ -141,13 +141,13 @@ def build_step(units: Sequence[DrawnUnit], space: Space) -> Drawn:
             elif whole:
                 relation = 1 if space.group_size else max(relation, 1)
             elif space.split_groups and len(made) == (space.rows or 1):
-                relation = 1  # the first two units are dealt to different micro-batches
+                relation = 1  # of one prompt, and dealt to different micro-batches
             group += relation == 0
             rollout += relation < 2
             made.append(Sample(sample.prompt_length, sample.mask, rollout, group, sample.original))
     sizes = [len(unit) for unit in units]
     if space.split_groups and space.group_size:
-        sizes = [1] * len(made)  # the first two are dealt to different cells
+        sizes = [1] * len(made)  # by itself each, so that a group is split
     levels = [sample.level for unit in units for sample in unit]
     return Drawn(Step(tuple(made)), units_of(sizes), levels)
 
@@ -157,7 +157,8 @@ def build(
 ) -> tuple[Case, ...]:
     """Return a case of this size out of its units, and others of its step under other layouts.
 
-    ``most``: different cases at most; there is one only where the step follows the layout.
+    ``most``: different cases at most; there is one only where the space is padded or shuffled,
+    which change the step together with its layout.
     """
     # A shuffled step shrinks to one without fan-out while its lengths still differ.
     fans_out = space.fan_out and not (space.shuffled and not flag(draw))

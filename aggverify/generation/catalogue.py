@@ -10,6 +10,7 @@ from itertools import combinations, product
 
 from aggverify.generation.corpus import corpus
 from aggverify.generation.corpus import plain_losses as plain_losses
+from aggverify.generation.space import WORLDS
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
@@ -28,10 +29,7 @@ def unit_case() -> Case:
 
 
 def fully_masked(case: Case) -> Iterator[Case]:
-    """Yield the case with its first sample fully masked, then its first micro-batch, and others.
-
-    The last is with the last micro-batch of every rank.
-    """
+    """Yield the case with its first sample, first micro-batch, or last ones fully masked."""
     first = frozenset(next(case.layout.cells())[2])
     last = frozenset(i for rank in case.layout.micro_batches for i in rank[-1])
     for members in dict.fromkeys((frozenset({0}), first, last)):
@@ -50,7 +48,7 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
-    """Return other steps on the grid's layouts, and units whose samples are apart.
+    """Return other steps on the grid's layouts, and prompt groups whose samples are apart.
 
     They distinguish what the stored cases do not.
     """
@@ -75,7 +73,7 @@ def _pairwise(max_world: int, kinds: tuple[CpKind, ...]) -> Iterator[Row]:
         for d, c, k, kind, dtype in product(
             (1, 2, 4, 8), (1, 2, 3, 4), (1, 2, 3), kinds or ("zigzag",), ("float64", "float32")
         )
-        if d * c <= max_world and d * c in (1, 2, 3, 4, 6, 8)
+        if d * c <= max_world and d * c in WORLDS
     ]
     missing = {pair for row in rows for pair in _pairs(row)}
     while missing:

@@ -1,4 +1,4 @@
-"""Steps on both sides of the constants that a reducer's code names, and all that are listed."""
+"""Steps around the constants that a reducer's code names, and the list of all shaped cases."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aggverify.steps.case import Case
 from aggverify.steps.reordering import renamed
 
 MOST_TOKENS, MOST_SAMPLES, MOST_MICRO_BATCHES = 66_000, 260, 130
-"""Of a case around a constant, that is: not much more than any other takes."""
+"""Of a case around a constant, so that it takes not much more than any other."""
 MOST_TURNS = 600
-"""Of a mask around a constant."""
+"""Runs of unmasked tokens; a mask around a constant has twice as many at most."""
 LONGEST_SPREAD = 17_000
 """Tokens of a response that is also run on several ranks."""
 AT_A_TIME = 6
-"""Constants, the nearest to the function first, that are compared with everything before the next
-ones are."""
+"""Constants, the nearest to the function first, that every quantity is tried on before the next
+ones."""
 
 Side = Callable[[int], int]
 SIDES: Sequence[Side] = (lambda c: c + 1, lambda c: c, lambda c: 2 * c, lambda c: c - 1)
-"""A code's threshold is passed, met, passed for good, and not reached."""
+"""A threshold in the code is just passed, met, passed by far, and just missed, in this order."""
 
 
 def around(
@@ -32,10 +32,10 @@ def around(
 ) -> Iterator[Case | None]:
     """Cases on all sides of the constants of a reducer's code, whatever they may be compared with.
 
-    The first of them also in the dtypes that the code names.
+    Some of them also in the dtypes that the code names.
 
-    Of each constant every quantity has its first side before any has its second one: so each has
-    its share where not all cases are run.
+    Every quantity has one side of the constants before any has the next side: so each has its share
+    where not all cases are run.
     """
     seen: set[Case] = set()
     for case in _around(Builder(space), constants, [d for d in dtypes if d != "float64"]):
@@ -69,7 +69,7 @@ def _around(
 Quantity = Callable[[Builder, int], Case | None]
 """A case in which something is of that size, if there is one."""
 Recipe = Callable[[Builder, int], Iterator[Case | None]]
-"""What else may be compared with a constant."""
+"""Cases for what else may be compared with a constant."""
 
 
 def _long(build: Builder, length: int, size: tuple[int, int, int]) -> Case | None:
@@ -94,7 +94,7 @@ def _length_of_a_micro_batch(build: Builder, size: int) -> Case | None:
 
 
 def _shard(build: Builder, size: int) -> Case | None:
-    """Half of a response."""
+    """Return a response whose half, on one of two context-parallel ranks, has that length."""
     return _long(build, 2 * size, (1, 2, 1))
 
 
@@ -104,14 +104,14 @@ def _unmasked(build: Builder, size: int) -> Case | None:
 
 
 def _tokens(build: Builder, size: int) -> Case | None:
-    """Of a micro-batch, with no response that long; unmasked ones as many."""
+    """Return a micro-batch of so many tokens, all unmasked, with no response that long."""
     if not 3 <= size <= MOST_TOKENS:
         return None
     return build.case((b"\1" * (size - size // 3), b"\1" * (size // 3)))
 
 
 def _samples(build: Builder, size: int) -> Case | None:
-    """Of a micro-batch; whole prompt groups where they have one size."""
+    """Return a micro-batch of so many samples; where prompt groups have one size, of whole ones."""
     count = -(-size // (build.space.group_size or 1))
     return build.case([holed(6), *short(count - 1, 1)]) if count <= MOST_SAMPLES else None
 
@@ -128,7 +128,7 @@ def _prompt(build: Builder, size: int) -> Case | None:
 
 
 def _groups(build: Builder, size: int) -> Case | None:
-    """On two ranks where they can be shared out evenly, so that there are fewer samples a rank."""
+    """Return so many prompt groups, on two ranks where that is even: fewer samples a rank."""
     ranks = 2 if size % 2 == 0 and build.space.max_dp > 1 else 1
     if size // ranks > MOST_SAMPLES:
         return None
@@ -165,8 +165,8 @@ _QUANTITIES: Sequence[Quantity] = (
 )
 
 
-def _ids_there(build: Builder, c: int) -> Iterator[Case | None]:
-    """All sides of it at once."""
+def _ids_on_all_sides(build: Builder, c: int) -> Iterator[Case | None]:
+    """Yield a case whose ids are all sides of it."""
     case = _ids(build, (1, 1, 2))
     if c < 2**62:
         sides = [side(c) for side in SIDES]
@@ -179,10 +179,10 @@ def _ids(build: Builder, size: tuple[int, int, int] = (1, 1, 1)) -> Case | None:
     return build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), size)
 
 
-def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
-    """Yield ids with the same place in a table of that many.
+def _ids_that_collide(build: Builder, c: int) -> Iterator[Case | None]:
+    """Yield ids that are one in a table of so many places.
 
-    Or in a type of integers whose largest it is.
+    Where it is the largest of an integer type, also ids that are one in that type.
     """
     moduli = (c, c + 1) if (c + 1).bit_count() == 1 else (c,)
     for modulus, size in product(moduli, ((1, 1, 2), (1, 1, 1))):
@@ -196,7 +196,7 @@ def _times(modulus: int, i: int, n: int) -> int:
 
 
 def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
-    """Pairs that are one number where a prompt group has room for so many rollouts."""
+    """Yield ids for which ``group * c + rollout`` is one number in different prompt groups."""
     case = _ids(build)
     if case is None or c >= 2**32:
         return
@@ -210,7 +210,7 @@ def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
 
 
 def _many_spread(build: Builder, c: int) -> Iterator[Case | None]:
-    """More samples and micro-batches than it, on two ranks."""
+    """Yield more samples than it, on two ranks or in two micro-batches; more micro-batches."""
     if c < MOST_SAMPLES // 2:
         for size in ((2, 1, 1), (1, 1, 2)):
             yield build.case([holed(6), *short(c, 1)], size)
@@ -219,7 +219,7 @@ def _many_spread(build: Builder, c: int) -> Iterator[Case | None]:
 
 
 def _more_tokens(build: Builder, c: int) -> Iterator[Case | None]:
-    """With holes: no response that long, but a micro-batch, or a step."""
+    """Yield a micro-batch and a step of more tokens than it, with holes, no response that long."""
     if 8 <= c <= LONGEST_SPREAD:
         yield build.case((holed(c // 2 + c // 16 + 4), holed(c - c // 2 + 3)))
         yield build.case((holed(c // 3 + 4),), (2, 1, 2), all_cells=True)
@@ -231,9 +231,9 @@ def _prompts_of_shards(build: Builder, c: int) -> Iterator[Case | None]:
 
 
 _NEXT_TO: Sequence[Recipe] = (
-    _ids_there,
+    _ids_on_all_sides,
     _many_spread,
-    _ids_that_meet,
+    _ids_that_collide,
     _ids_packed,
     _more_tokens,
     _prompts_of_shards,
@@ -241,7 +241,7 @@ _NEXT_TO: Sequence[Recipe] = (
 
 
 def _dense(build: Builder, part: float) -> Iterator[Case | None]:
-    """Of 200 tokens the share that is unmasked, and one token more and less; and twice that."""
+    """Yield 200 tokens of which that share is unmasked, one more, one less, or twice as many."""
     share = round(200 * part)
     counts = {min(max(n, 1), 199) for n in (share - 1, share, share + 1, 2 * share)}
     for unmasked in sorted(counts):
@@ -252,7 +252,7 @@ def _dense(build: Builder, part: float) -> Iterator[Case | None]:
 
 
 def _small_losses(build: Builder, part: float) -> Iterator[Case | None]:
-    """Yield a little more than it and less, and twice it, in numbers that sums of are exact."""
+    """Yield losses next to it and twice it, as dyadic fractions, whose sums are exact."""
     near = round(part * 1024)
     for size in dict.fromkeys((near + 1, near, 2 * near, near - 1)):
         yield _largest_loss(build, size / 1024)

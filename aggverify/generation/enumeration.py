@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations, product
@@ -56,7 +56,7 @@ def every_case(box: Box) -> Iterator[Case]:
 
 
 def _steps(count: int, cells: Cells, tokens: int, fan_out: bool) -> Iterator[Step]:
-    """Yield steps of ``count`` samples that differ under the symmetries of these cells."""
+    """Yield one step of each class: the one that no symmetry of these cells makes smaller."""
     masks = _masks(tokens)
     symmetries = _symmetries(cells)
     for labels in _labels(count, fan_out):
@@ -84,16 +84,16 @@ def _labels(count: int, fan_out: bool) -> list[Labels]:
     found: dict[Labels, None] = {}
     for groups in product(range(count), repeat=count):
         for inside in product(range(count if fan_out else 1), repeat=count):
-            own = range(count)
-            rollouts = list(zip(groups, inside if fan_out else own, strict=True))
+            rollouts = list(zip(groups, inside if fan_out else range(count), strict=True))
             found[_renamed(groups, rollouts)] = None
     return list(found)
 
 
-def _renamed(groups: object, rollouts: object) -> Labels:
+def _renamed(groups: Iterable[object], rollouts: Iterable[object]) -> Labels:
+    """Return both, numbered in order of first appearance."""
     names: list[dict[object, int]] = [{}, {}]
     columns = [
-        [known.setdefault(name, len(known)) for name in column]  # type: ignore[attr-defined]
+        [known.setdefault(name, len(known)) for name in column]
         for known, column in zip(names, (groups, rollouts), strict=True)
     ]
     return tuple(zip(*columns, strict=True))
@@ -136,7 +136,7 @@ def _numbered(cells: Cells) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
 
 def _symmetries(cells: Cells) -> list[tuple[int, ...]]:
-    """Orders of the samples that move whole micro-batches of whole ranks onto such."""
+    """Return orders of the samples that map ranks onto ranks, micro-batches onto micro-batches."""
     numbered = _numbered(cells)
     shape = {frozenset(frozenset(cell) for cell in rank) for rank in numbered}
     count = sum(map(sum, cells))

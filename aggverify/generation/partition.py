@@ -26,8 +26,9 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
 
-    They are dealt in turn, and then anywhere, as ``where`` has it, with one byte a unit: so the
-    same byte means the same part of the micro-batches, however many there are.
+    The first units go to one each, and every other one where its byte of ``where`` puts it: the same
+    byte is the same part of the micro-batches, however many there are. Where these have one size,
+    all are dealt in order.
     """
     dp, cp, k, kind = size
     count = dp * k
@@ -45,7 +46,7 @@ def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Sp
 
 
 def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    """Return a rank's samples, dealt to its micro-batches one by one."""
+    """Deal a rank's samples to its micro-batches one by one, which splits prompt groups."""
     every = tuple(chain.from_iterable(cells))
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
@@ -53,7 +54,7 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
 def permuted(draw: DrawFn, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
     """Draw another order of samples, ids, micro-batches and ranks.
 
-    Rows dealt in order stay whole prompt groups.
+    Where prompt groups must stay whole, only whole groups are moved, or no samples at all.
     """
     names = order(draw, step.num_groups), order(draw, step.num_rollouts)
     if space.uniform or space.group_size is not None:

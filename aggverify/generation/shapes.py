@@ -22,7 +22,7 @@ from aggverify.steps.reordering import renamed
 LONG = (257, 33, 1023, 64, 2048, 97, 513, 127, 192, 1025, 63, 129, 65, 96, 193, 128)
 """On both sides of powers of two and of their multiples."""
 BEYOND_INT16 = 2**15 + 3000
-"""Tokens, of which some are masked."""
+"""Response tokens; without those that ``holed`` masks they are still more than int16 counts."""
 
 Ids = Callable[[int, int], int]
 NAMINGS: Mapping[str, Ids] = {
@@ -49,7 +49,7 @@ def named(step: Step, ids: Ids) -> Step:
 def holed(length: int) -> bytes:
     """Return a mask with its first token and a block in the middle masked.
 
-    Of two or fewer, none.
+    Nothing is masked in a response of one or two tokens.
     """
     mask = bytearray(b"\1" * length)
     if length > 2:
@@ -101,8 +101,10 @@ class Builder:
         """On so many data-parallel ranks, context-parallel ranks and micro-batches.
 
         The first micro-batch holds responses with these masks, the others as many short ones, or
-        the same; every third one sample more where they are ``ragged``. None where the space has no
-        such case.
+        with ``all_cells`` the same; every third has one sample more where they are ``ragged``.
+
+        Every second response shares the prompt of the one before, with ``fan_out`` its rollout too;
+        without ``whole_prompts`` each rollout has its own. None where the space has no such case.
         """
         dp, cp, k = size
         if self.space.rows:  # every micro-batch has so many samples
@@ -192,7 +194,7 @@ def low_precision(space: Space) -> Iterator[Case | None]:
         for length in (300, 2200):
             yield build((holed(length), *[b"\1"] * 63), dtype=dtype, whole_prompts=False)
     for dtype, length in (("bfloat16", 601), ("float16", 4201)):
-        # The part of it that is unmasked is 1 in so few bits.
+        # One token is masked: the share that is not rounds to 1 in so few bits.
         yield build((b"\1" * (length // 2) + b"\0" + b"\1" * (length // 2), b"\1\1"), dtype=dtype)
     # A count times the number of rollouts is beyond the largest number of float16.
     yield build((holed(2049), *short(39, 1)), dtype="float16")
@@ -260,7 +262,7 @@ def sum_of_many(*, samples: bool = False) -> Case:
 
 
 def _one_rollout(space: Space, count: int, mask: bytes) -> Case | None:
-    """So many equal samples of it, as filled-up micro-batches have."""
+    """Return one rollout of so many equal samples, as micro-batches filled up with copies have."""
     step = Step((Sample(1, mask, 0, 0),) * count)
     made = Case(step, Layout.trivial(count), levels(step))
     return made if made in space else None

@@ -11,6 +11,9 @@ from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, r
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.padding import stripped
 
+WORLDS = (1, 2, 3, 4, 6, 8)
+"""Numbers of ranks that cases are made for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Space:
@@ -135,7 +138,7 @@ def _is_uniform(case: Case) -> bool:
 
 
 def folded(space: Space, sizes: Collection[str]) -> Space:
-    """Return the space with only one of these sizes of a layout."""
+    """Return the space with each of these sizes of a layout held at 1."""
     return replace(
         space,
         max_dp=1 if "dp_size" in sizes else space.max_dp,
@@ -155,7 +158,7 @@ def sizes(space: Space) -> tuple[Size, ...]:
         (d, c, k, kind)
         for d in range(1, space.max_dp + 1)
         for c in range(1, space.max_cp + 1)
-        if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
+        if space.min_world <= d * c <= space.max_world and d * c in WORLDS
         for k in range(1, space.max_microbatches + 1)
         if k <= 5 or k & (k - 1) == 0
         for kind in (space.cp_kinds if c > 1 else ("zigzag",))

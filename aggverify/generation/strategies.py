@@ -104,7 +104,7 @@ def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
     if space.uniform:
         return cells, cells * (1 + space.max_extra_samples // 2)
     if space.shuffled:
-        # Independent of the layout: the order of few samples is little to see.
+        # So many however few the micro-batches: the order of few samples shows little.
         return cells, max(cells, 2 + extra)
     return cells, cells + extra
 

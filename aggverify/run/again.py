@@ -72,8 +72,10 @@ def _ran(one: KnownFinding, done: Replayed) -> Replay:
     found = done.finding
     if found is None:
         return replay(one, done.outcome, words=done.words)
-    few = found.case == one.stored.case and len(found.observed or ()) <= MAX_WEIGHTS
-    return replay(one, done.outcome, found.code, done.words, found.observed if few else None)
+    has_weights = found.case == one.stored.case and len(found.observed or ()) <= MAX_WEIGHTS
+    return replay(
+        one, done.outcome, found.code, done.words, found.observed if has_weights else None
+    )
 
 
 def _together(

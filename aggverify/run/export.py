@@ -32,7 +32,7 @@ from aggverify.execution.subject import Subject
 from aggverify.files import is_path, parsed, split
 from aggverify.oracles.bounds import PRECISIONS, weight_bound
 from aggverify.steps.case import Case
-from aggverify.trainer.recording import WHY_NOT
+from aggverify.trainer.assignment import WHY_NOT
 
 SCHEMA = 1
 MOST_TOKENS = 10_000

@@ -33,7 +33,7 @@ from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, resourc
 _ITS_OWN = 1000
 """More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
 _SELDOM = 10_000
-"""Objects, some megabytes, that are made before the young ones are gone through."""
+"""New objects, some megabytes, after which the collector goes through the young ones."""
 HANDLER = "aggverify.trainer.training:Trainer"
 
 
@@ -106,6 +106,7 @@ def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject,
 
 @contextmanager
 def in_time() -> Iterator[None]:
+    """Raise TooLate where time is over before there is a verdict."""
     try:
         yield
     except OutOfTime:

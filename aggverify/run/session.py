@@ -152,8 +152,10 @@ def examine(
     ``known``: whether the subject is :func:`prepared` already. ``first``: how it is known to fail
     on the simplest step. ``before``: cases of earlier runs. ``part``: of the time left until the
     deadline. ``stopped``: why nothing is to be run. ``ends``: whether findings of a check are such
-    that no other is run. What is raised on the way, Ctrl-C too, is
-    raised on once the verdict known by then is emitted; at the deadline it is returned.
+    that no other is run.
+
+    What is raised on the way, Ctrl-C too, is raised on once the verdict known by then is emitted;
+    at the deadline it is returned.
     """
     if subject.claim.compiled and not known:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
@@ -246,7 +248,7 @@ class _Work:
         part: float,
         is_enough: Callable[[Sequence[ReportedFinding]], bool],
     ) -> Incomplete | None:
-        """Run the entries, each with its share of the time; what ended one before its time."""
+        """Run the entries, each with its share of the time; return what ended one early, if any."""
         executor, outcomes = self._executor, self._outcomes
         budget = self.subject.claim.budget
         clock = executor.budget_clock if budget.max_time is None else executor.clock
@@ -266,7 +268,7 @@ class _Work:
             )
             spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None
             if spoiled and self._in_less_room():
-                continue  # once more
+                continue  # the same entry, in smaller worlds
             outcomes.append(outcome)
             self._statistics = outcome.statistics
             if outcome.stopped is Incomplete.INTERRUPTED:

@@ -14,6 +14,8 @@ MOST_ELSEWHERE = 1 << 40
 """Tokens that a step may pretend to have elsewhere."""
 GROUPS = "groups"
 """The one key of a job that is no assignment: layouts whose process groups are to be made."""
+WHY_NOT = "why_not"
+"""In an answer, in the place of recorded calls: why they are no data, as what follows "because"."""
 
 
 @dataclass(frozen=True, slots=True)

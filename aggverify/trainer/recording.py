@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aggverify.conventions import Convention, Site, WholeStep
 from aggverify.conventions.adapter_convention import AdapterConvention
 from aggverify.engines import EngineSpec
+from aggverify.trainer.assignment import WHY_NOT
 from aggverify.trainer.local_step import CandidateStep
 
 if TYPE_CHECKING:
     import torch
 
-WHY_NOT = "why_not"
-"""In the place of calls: why they are no data, as what follows "because"."""
 _AS_IT_IS = (bool, int, str, type(None))
 
 

@@ -1,7 +1,6 @@
 """What a plan costs before anything is run.
 
-Of each check the cases that are listed, those that are drawn, and those that other checks have of
-it.
+Of each check: cases that are listed, that are drawn, and on which other checks are judged.
 """
 
 from __future__ import annotations
@@ -58,22 +57,26 @@ def _listed(check: Check, subject: Subject, space: Space) -> int:
 
 def catalogue(check: Check) -> frozenset[Case]:
     """Return the hard cases, as this check runs them."""
-    own = [hard.case for hard in corpus() if check.name in hard.checks]
-    return frozenset((*own, *map(check.project, hard_cases())))
+    return frozenset((*_of_the_corpus(check), *map(check.project, hard_cases())))
+
+
+def _of_the_corpus(check: Check) -> list[Case]:
+    """Return the corpus's cases that name this check."""
+    return [hard.case for hard in corpus() if check.name in hard.checks]
 
 
 def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
     """Return what a check begins with: all of its own cases.
 
-    Or the corpus, what it has for this check first, then its lists or the grid, brought into its
-    space, each once.
+    Without such, the corpus's cases for this check come first. Then come its lists, or the corpus's
+    for all checks and the grid, brought into its space. Each comes once.
 
-    Before a grid, the corpus and then the grid go by the number of ranks: small worlds are there
-    sooner, and where ranks block, fewer are lost. Lists keep their order.
+    The corpus, and after it the grid, go by the number of ranks: small worlds are there sooner, and
+    where ranks block, fewer are lost. Lists keep their order.
     """
     if check.only is not None:
         return list(check.only(subject))
-    own = [hard.case for hard in corpus() if check.name in hard.checks]
+    own = _of_the_corpus(check)
     if check.stored is not None:
         first = (*own, *check.stored(subject))
         return [case for case in dict.fromkeys(first) if case in space]

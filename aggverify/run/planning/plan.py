@@ -143,8 +143,8 @@ def _refused(check: Check, subject: Subject) -> Refused | None:
         others = tuple(r for r in subject.refused if r != one)
         if _has_layouts(check.space(subject.knowing(refused=others))):
             return one
-    nothing = check.space(subject.knowing(refused=()))
-    return subject.refused[0] if subject.refused and _has_layouts(nothing) else None
+    unrefused = check.space(subject.knowing(refused=()))
+    return subject.refused[0] if subject.refused and _has_layouts(unrefused) else None
 
 
 def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:

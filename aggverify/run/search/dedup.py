@@ -10,8 +10,8 @@ from aggverify.oracles.bounds import PRECISIONS
 from aggverify.steps.layouts import dimensions
 
 SLIDE = Fraction(1, 1000)
-"""A deviation that many times smaller is another one: a factor is never that small on a smaller
-case, a rounding in float32 is that small compared with any factor."""
+"""A deviation below this part of the known one is another. A wrong factor never shrinks so far on a
+smaller case, and a rounding in float32 is below it compared with any factor."""
 
 
 def same_failure(found: Finding, other: Finding | None) -> bool:
@@ -33,8 +33,8 @@ def same_failure(found: Finding, other: Finding | None) -> bool:
 def same_cause(known: Finding, other: Finding) -> bool:
     """Whether the other may be only the known one again, on a case that was not made small.
 
-    It is the same thing reported, of the losses where the known one's layout has a part in it, of a
-    term anywhere.
+    The same thing is reported. Of the losses, the layouts must share a dimension if the known one
+    has any; of a term they may be any.
     """
     if _key(known) != _key(other):
         return False
@@ -62,7 +62,7 @@ def _size(found: Finding) -> Fraction | None:
     if token is not None and found.expected is not None:
         expected = abs(found.expected[token])
         return found.error / expected if expected else Fraction(1)
-    # Of sums: their bound is what is added up times some roundings.
+    # Of sums: the bound is the size of what is added up, times some roundings.
     return found.error / found.bound * _unit(found) if found.bound else Fraction(1)
 
 

@@ -41,7 +41,7 @@ from aggverify.run.search.triage import Evidence, triage_finding
 
 Emit = Callable[[Event], None]
 MOST = 3
-"""Findings of one check, each with its own cause."""
+"""Findings of one check at most, each with its own cause."""
 
 
 def run_check(
@@ -58,8 +58,8 @@ def run_check(
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
-    ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases has
-    them only if asked for. ``deadline``: of the whole command.
+    ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases is
+    limited only where a person asks for it. ``deadline``: of the whole command.
     """
     statistics = RunStatistics() if seen is None else deepcopy(seen)
     check = entry.check
@@ -116,7 +116,7 @@ def run_check(
 def _found_before(
     run: CheckRun, before: StoredExamples, reported: list[ReportedFinding], emit: Emit
 ) -> None:
-    """Add what still is wrong of what was."""
+    """Add what the cases of earlier runs still show."""
     for finding in findings_again(run, before.stored):
         stored = stored_case(run.subject, finding)
         if before.only and stored.id in {s.id for s in before.stored}:
@@ -137,7 +137,7 @@ def _found(
             run.statistics.observer.cut_short.append(model.Cut(check.name, drawn, entry.examples))
     if finding is None and check.looks_at_branches:
         _found_on_branches(run, reported, emit)
-    # What runs last has a branch to show, which in another dimension is the same one.
+    # A check that runs last shows a branch, which in another dimension would be the same one.
     most = 1 if check.last else MOST
     for n in range(1, most + 1):
         if finding is None:
@@ -149,9 +149,9 @@ def _found(
 def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emit) -> None:
     """Add what another check finds on branches, found as its own."""
     if (found := on_branches(run)) is not None:
-        part, finding = found
-        run.found = part.smaller(finding)
-        _look_into(part, run.found, reported, emit)
+        other, finding = found
+        run.found = other.smaller(finding)
+        _look_into(other, run.found, reported, emit)
 
 
 def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
@@ -161,15 +161,15 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
     for entry in looking_at_branches(subject):
         assert entry.space is not None and entry.check.on_branches is not None
         space = _as_wide(entry.space, run.space)
-        part = CheckRun(
+        other = CheckRun(
             entry.check, subject, space, run.executor, run.statistics, run.progress, run.look
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
         mine = [case for case in brought if case in space][: entry.check.max_stored]
-        run.found = part.first_failure(mine)
-        run.cases += part.cases
+        run.found = other.first_failure(mine)
+        run.cases += other.cases
         if run.found is not None:
-            return part, run.found
+            return other, run.found
     return None
 
 
@@ -214,7 +214,7 @@ def _add(found: ReportedFinding, reported: list[ReportedFinding], emit: Emit) ->
 
 
 def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
-    """Whether it is the known one in another dimension: of the same cause, or of none known."""
+    """Whether it is the known one in another dimension: both of one root cause or of none."""
     same = (found.finding.code, found.finding.term) == (known.finding.code, known.finding.term)
     roots = [report.diagnosis.root if report.diagnosis else None for report in (found, known)]
     return same and roots[0] == roots[1] and raised_at(found.finding) == raised_at(known.finding)
@@ -257,8 +257,8 @@ def _state(
         errors = [failure.error for failure in run.failures]
         if errors and all(e is not None and e.breach == FieldNotAvailable.name for e in errors):
             return State.LEFT_OUT, f"it asks for {NOT_KNOWN}"
-        why = run.failures[-1].message if run.failures else "none was finite"
-        return State.NOT_JUDGED, f"no case came to a result: {why}"
+        reason = run.failures[-1].message if run.failures else "none was finite"
+        return State.NOT_JUDGED, f"no case came to a result: {reason}"
     if run.judged < min(least, run.cases):
         some = f"{run.judged} of {run.cases} cases came to a result"
         return State.NOT_JUDGED, f"only {some}, and {least} are the least that a check passes on"

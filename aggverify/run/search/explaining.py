@@ -63,8 +63,9 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
 _LARGE = 100_000
+"""Response tokens of a step, at most, that forms are fitted to."""
 _ROUNDS = 3
-"""Cases run to distinguish remaining forms, one round after the other."""
+"""At most: first of a case that distinguishes the forms left, then of cases to try a form on."""
 _TRIED = 8
 """Cases at most in each round that a form is tried on."""
 
@@ -82,7 +83,7 @@ def explain(
     may be tried.
     """
     if finding.case.step.num_response_tokens > _LARGE:
-        return None  # forms are fitted to small steps; the finding's message has all that is known
+        return None  # the finding's message has all that is known
     subject = subject.knowing(trust_formula=True)
     shown = finding.observed is not None
     how = finding.traits.diagnosed
@@ -109,22 +110,20 @@ def explain(
     found = _weights(subject, finding, executor, own, others)
     if found is None and finding.signs:
         return recognised(subject, finding)
-    return (
-        found
-        if found is None or not subject.compares
-        else _in_words(found, "apart from the sign: ")
-    )
+    if found is not None and subject.compares:
+        return _in_words(found, "apart from the sign: ")
+    return found
 
 
-def _in_words(found: Diagnosis, under: str) -> Diagnosis:
-    """Put in words what holds of other numbers than the finding's: a formula, with its scope."""
+def _in_words(found: Diagnosis, scope: str) -> Diagnosis:
+    """Replace a formula, as it holds of other numbers than the finding's, by words and scope."""
     if found.form is None:
         return found
-    sentence = under + found.sentence
+    sentence = scope + found.sentence
     bug = found.bug
-    words = described(found.form) if isinstance(found.form, ClosedForm) else found.sentence
-    if bug is not None and (bug.sentence == found.sentence or words in bug.sentence):
-        bug = structs.replace(bug, sentence=under + bug.sentence)
+    formula = described(found.form) if isinstance(found.form, ClosedForm) else found.sentence
+    if bug is not None and (bug.sentence == found.sentence or formula in bug.sentence):
+        bug = structs.replace(bug, sentence=scope + bug.sentence)
     return replace(found, sentence=sentence, bug=bug, form=None)
 
 
@@ -175,7 +174,8 @@ def _stored(subject: Subject) -> list[Case]:
 def _of_groups(size: int) -> Iterator[Case]:
     """Yield two and three prompt groups of one size.
 
-    With one, no count of groups is distinguished from another factor. Stored cases have small ones.
+    With one, a count of groups cannot be distinguished from another factor. Groups of stored cases
+    are smaller.
     """
     for number in (2, 3) if size else ():
         groups = (
@@ -188,7 +188,7 @@ def _of_groups(size: int) -> Iterator[Case]:
 def _nonlinear(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Whether a count, or a statistic of the values, is that of what is at hand."""
+    """Diagnose a count, or a statistic of the values, that is of one rank or micro-batch."""
     if finding.traits.diagnosed is Diagnosed.BEHIND_THE_MASK:
         return recognised(subject, finding, *_reached(subject, finding, executor))
     if finding.case.layout.is_trivial:
@@ -226,7 +226,7 @@ def _of_one_step(subject: Subject) -> list[Case]:
 def _with_one_sign(
     subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Finding:
-    """With one of its signs, by another case on which that one alone is seen."""
+    """Return the finding with that one of its signs which another case shows alone, if any does."""
     for case in own:
         found = clipping.CHECK.judge(subject, executor.run(subject, clipping.CHECK.variants(case)))
         if found is not None and len(found.signs) == 1 and found.signs[0] in finding.signs:
@@ -235,7 +235,7 @@ def _with_one_sign(
 
 
 def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str]:
-    """Whether values behind the mask change what an unmasked token weighs."""
+    """Return the sign of values behind the mask that change what an unmasked token weighs."""
     clean = executor.run(subject, [finding.case])[0].weights
     if clean is None:
         return []
@@ -246,7 +246,7 @@ def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str
 def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
     """Return the first kind of values whose part in the weights ends at a micro-batch or rank.
 
-    Of the case, or of larger ones, on which more is changed.
+    Seen on the case, or on two larger ones, on which more is changed.
     """
     found: list[str] = []
     cp_size = case.layout.cp_size
@@ -266,7 +266,7 @@ def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
     """Yield those for which a formula foretells other weights than the mode's.
 
-    There it shows whether it is what is computed. Where it foretells the right ones, so do many.
+    There it shows whether it is what is computed: many other formulas foretell the right ones too.
     """
     for case in cases:
         expected = subject.expected(case.step)
@@ -298,7 +298,7 @@ def _right_usually(subject: Subject, executor: Executor, cases: Sequence[Case]) 
 def _tiers(
     finding: Finding, found: dict[Case, WeightObservation], own: Sequence[Case]
 ) -> list[list[WeightObservation]]:
-    """All layouts; shards of the finding's own kind only; the check's own cases; both."""
+    """Return all observations; those of its kind of shards; of the check's own cases; of both."""
     kind = finding.case.layout.cp_kind
     everything = list(found.values())
     wanted = {_double(case) for case in own} | {_double(case.trivial) for case in own}

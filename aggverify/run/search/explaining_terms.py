@@ -54,7 +54,7 @@ def explain_term(
 def _observations(
     ran: dict[Case, Array], coefficient: float, reading: str | None
 ) -> Iterator[WeightObservation]:
-    """Each next to the reading's weights, or to those that one rank gives."""
+    """Yield weights with those expected: of the reading, or without one, those of one rank."""
     for case, weights in ran.items():
         alone = ran.get(case.trivial)
         if not np.isfinite(weights).all() or alone is None or not np.isfinite(alone).all():

@@ -18,7 +18,7 @@ NOTHING_REDUCED = "no rank issued a collective"
 
 
 def failure(subject: Subject, finding: Finding, executor: Executor) -> Diagnosis | None:
-    """By what its ranks did, and whether one context-parallel rank comes through."""
+    """Diagnose it by what its ranks did, and by whether it passes without context parallelism."""
     signs = []
     layout = finding.case.layout
     if layout.cp_size > 1:
@@ -46,15 +46,15 @@ def _parted(fault: Fault) -> bool:
     """
     inside = {_in_candidate(threads) for threads in fault.stacks.values()}
     asleep = fault.kind == "blocked" and fault.rank in fault.stacks.keys() - fault.inside.keys()
-    theirs = {call is not None and bool(call.place) for call in fault.apart.values()}
-    return (len(inside) == 2 and not asleep) or len(theirs) == 2
+    of_candidate = {call is not None and bool(call.place) for call in fault.apart.values()}
+    return (len(inside) == 2 and not asleep) or len(of_candidate) == 2
 
 
 def skipped(fault: Fault) -> bool:
     """Whether some rank has left the candidate with fewer collectives than another of its group.
 
-    Seen in what was issued, whatever the engine's own collectives look like: one that happens to be
-    the candidate's in all but its place is joined, and the ranks part later.
+    Counted in what was issued, as the place where ranks part may mislead: one of the engine's that
+    looks like the candidate's is joined, and they part later.
     """
     if fault.kind not in ("blocked", "diverged") or fault.exit_status is not None:
         return False
@@ -73,10 +73,10 @@ def skipped(fault: Fault) -> bool:
 
 def _is_through(fault: Fault, rank: int) -> bool:
     """Whether it has answered, or is in a collective that is not the candidate's."""
+    if rank in fault.errors:
+        return False
     call = fault.inside.get(rank)
-    return (rank not in fault.stacks if call is None else not call.place) and (
-        rank not in fault.errors
-    )
+    return rank not in fault.stacks if call is None else not call.place
 
 
 def _in_candidate(threads: Sequence[Stack]) -> bool:

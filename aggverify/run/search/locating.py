@@ -18,13 +18,13 @@ from aggverify.run.search.shrink_passes import smaller
 from aggverify.steps.case import Case
 
 NEAR, FAR, FAILING, LONG = 48, 48, 32, 20_000
-"""Cases next to the smallest failing one, of others, and failing ones already seen, at most; tokens
-of a step that is not run once more."""
+"""At most: cases next to the smallest failing one; other drawn ones, and other stored ones; failing
+ones already seen; response tokens of a step that is run once more."""
 UNNAMED = "another-formula"
 
 
 def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tuple[Suspect, ...]:
-    """Return what only the failing cases took, or they above all.
+    """Return the places in the code that only the failing cases took, or mostly they.
 
     Nothing for a cause that is named, or where the code has no conditions.
     """

@@ -21,7 +21,7 @@ from aggverify.steps.layouts import CpKind, Layout
 LOSS_VALUES = "loss values"
 _ROUNDINGS = 1e-3
 _LONG = 10_000
-"""Tokens of a step that is not run a dozen times more."""
+"""Tokens, at most, of a step that is run a dozen times more."""
 
 
 def relevance(finding: Finding, space: Space, judge: JudgeCases) -> Relevance:

@@ -50,14 +50,14 @@ def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> 
     low = subject.knowing(computes_in=LOW)
     for group in groups:
         executions = [next(done) for _ in group]
-        # What is wrong by more than that is no evidence of either.
+        # A deviation that float32 does not explain is evidence neither for it nor against it.
         if check.judge(subject, executions) and not check.judge(low, executions):
             return False
     return True
 
 
 def exact_cases(kinds: Sequence[CpKind]) -> Iterator[Case]:
-    """One and two of each size.
+    """Yield layouts of one and two of each size.
 
     Four tokens a sample, two samples a prompt group, one group a micro-batch. Behind a prompt of
     one token every shard has a power of two of them as well.

@@ -38,11 +38,11 @@ FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
 MOST_TOKENS = 20_000
-"""Of a case that every property is looked at on."""
+"""Response tokens, at most, of a case on which other checks are judged as well."""
 LOOPS = 2
-"""Smaller cases that do not come to an end either: each takes all of its time limit."""
+"""Smaller cases, at most, that do not come to an end: each takes all of its time limit."""
 FURTHER = 24
-"""Cases drawn at most after a finding, where it has no part in them."""
+"""Cases drawn at most after a finding, without the dimensions of its layout."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class CheckRun:
     peak_bytes: int = 0
     """What a rank held at most, where a step was large."""
     failures: list[Fault] = field(default_factory=list)
-    """Of these executions, what became of those without a result."""
+    """Why executions came to no result."""
     known: list[Finding] = field(default_factory=list)
     """What has been found on a smallest case, and is not found again."""
     reported: list[Finding] = field(default_factory=list)
@@ -91,7 +91,7 @@ class CheckRun:
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
     def clock(self) -> float:
-        """Seconds for budgets: of the wall where a person has given how many there are."""
+        """Return seconds for budgets: wall time only where a person has limited it."""
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
@@ -108,7 +108,7 @@ class CheckRun:
         self.phase = Phase.SEARCH
         self.found = self.found or search(
             stream_of(self.subject).cases(self.check.draws(self.space), examples),
-            self._look,
+            self._submit_in_time,
             max_examples=examples,
             deadline=deadline,
             clock=self.clock,
@@ -125,14 +125,14 @@ class CheckRun:
         """Return the same finding on the smallest case that shows it, as far as there is time."""
         self.found = found
         with suppress(OutOfTime):  # then the smallest so far is small enough
-            self.found = shrink(found, self._smaller, self.space)
+            self.found = shrink(found, self._judge_smaller, self.space)
         return self.found
 
-    def _look(self, cases: Sequence[Case]) -> Running:
+    def _submit_in_time(self, cases: Sequence[Case]) -> Running:
         self.look()
         return self.submit(cases)
 
-    def _smaller(self, cases: Sequence[Case]) -> list[Finding | None]:
+    def _judge_smaller(self, cases: Sequence[Case]) -> list[Finding | None]:
         """Judge cases that may be smaller than the one found; the smallest is kept as it comes."""
         self.look()
         if self.loops >= LOOPS:
@@ -147,31 +147,31 @@ class CheckRun:
     def further(self, known: Finding, *, seed: int) -> Finding | None:
         """Return the next finding of another cause after the known one, or None.
 
-        Likewise on its smallest case: among what was seen on the way, stored cases that have not
-        been run, and a few that are drawn where the known one has no part. ``seed``: another one
-        than before.
+        Likewise on its smallest case. It is looked for among what was seen on the way, stored cases
+        that have not been run, and a few drawn without the known one's dimensions. ``seed``:
+        another one than before.
 
-        However long the known one took to explain, so that the same ones are found every time.
+        There is no deadline: the same ones are found however long the known one took to explain.
         """
         self.known.append(known)
         self.found = None
         if self.check.only is not None:
             return None
-        # Another term can be wrong in the same dimension; of the losses it would be reported again.
-        mine = dimensions(known.case.layout) if known.term is None else frozenset()
-        rest = folded(self.space, mine)
-        drawn = bool(sizes(rest)) and (bool(mine) or known.term is not None)
+        # Of the losses the known one would be found there again; another term may be wrong there.
+        involved = dimensions(known.case.layout) if known.term is None else frozenset()
+        elsewhere = folded(self.space, involved)
+        can_draw = bool(sizes(elsewhere)) and (bool(involved) or known.term is not None)
         if known.traits.costs_a_world:
-            if not drawn:
+            if not can_draw:
                 return None
-            self.space = rest
+            self.space = elsewhere
         reported = (f for f in self.reported if f.case in self.space and not self._is_known(f))
         self.found = next(reported, None) or self.stored_failure()
-        if self.found is None and drawn:
+        if self.found is None and can_draw:
             self.phase = Phase.SEARCH
             self.found = search(
-                draws(self.check.draws(rest), seed),
-                self._look,
+                draws(self.check.draws(elsewhere), seed),
+                self._submit_in_time,
                 max_examples=FURTHER,
                 deadline=math.inf,
             )
@@ -198,8 +198,8 @@ class CheckRun:
     def on_branches(self) -> Iterator[Case]:
         """Yield cases that together take every branch of the reducer's code, the rarest first.
 
-        Of branches that any case took of the check that looks at them; then some around the
-        constants, which branch unseen.
+        First those that this check has run. Then some around the code's constants, for branches
+        that are not seen.
         """
         taken = [*dict.fromkeys(self._examples.values())][::-1]
         neighbours = filter(None, around(self.space, self.subject.found.constants))
@@ -216,26 +216,26 @@ class CheckRun:
 
     def submit(self, cases: Sequence[Case]) -> Running:
         """Start these cases' variants."""
-        lean = self.check.control_first and self.subject.has_oracle
-        variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
+        no_control = self.check.control_first and self.subject.has_oracle
+        variants = [self.check.variants(case)[1 if no_control else 0 :] for case in cases]
         wanted = [c for group in variants for c in group]
         if self.check.looks_at_branches:
             wanted = [replace(as_run_spec(c), noted=True) for c in wanted]
 
-        def judged(executions: Sequence[Execution]) -> list[Finding | None]:
+        def judge_all(executions: Sequence[Execution]) -> list[Finding | None]:
             rest = iter(executions)
             groups = ([next(rest) for _ in group] for group in variants)
-            found = [self._judged(*pair, lean) for pair in zip(cases, groups, strict=True)]
+            found = [self._judged(*pair, no_control) for pair in zip(cases, groups, strict=True)]
             self.cases += len(cases)
             self.progress()
             return found
 
-        # What is compared with itself is run as often as that is asked.
+        # Equal variants are compared with each other: a kept result must not stand for them all.
         twice = any(len(set(group)) < len(group) for group in variants)
         start = self.executor.submit if twice else self.executor.shared
-        return Running(start(self.subject, wanted), judged)
+        return Running(start(self.subject, wanted), judge_all)
 
-    def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
+    def _judged(self, case: Case, mine: list[Execution], no_control: bool) -> Finding | None:
         self.statistics.observer.add(self.subject, [e.case for e in mine if not e.virtual])
         self.statistics.observer.extent.add_virtual([e.case for e in mine if e.virtual])
         self.talks |= any(e.communicates for e in mine)
@@ -251,12 +251,12 @@ class CheckRun:
         self.statistics.pace.add(mine)
         finding = self.check.judge(self.subject, mine)
         last, concerned = mine[-1], self.check.may_refuse
-        loud = self.subject.compares is not None
         ranks = None if concerned is None else concerned(last.case)
-        refused = None if ranks is None else refusal(last, ranks, by_accident=loud)
+        by_accident = self.subject.compares is not None
+        refused = None if ranks is None else refusal(last, ranks, by_accident=by_accident)
         if refused is not None:
             self.refusals.append(refused)
-        if finding is not None and lean and self.subject.rows is None:
+        if finding is not None and no_control and self.subject.rows is None:
             # Now the control decides whose fault it is.
             mine = [*self.executor.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
@@ -296,21 +296,19 @@ class CheckRun:
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run."""
-        pipeline = Pipeline(self._look)
+        pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
             only = self.check.only
             cases = self.stored_cases() if only is None else only(self.subject)
             # The space may become smaller before all of them are run.
             self._left = (case for case in cases if case in self.space)
-        hard = catalogue(self.check)
+        hard, found = catalogue(self.check), None
         for batch in _doubling(self._left):
             self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
             self.complete = self.clock() < deadline
             if found is not None or not self.complete:
                 break
-        else:
-            found = None
         return found or _first(pipeline.drain())
 
     @property

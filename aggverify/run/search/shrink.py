@@ -24,7 +24,7 @@ from aggverify.steps.layouts import CpKind
 from aggverify.steps.reordering import renamed
 
 TOKENS = 3
-"""Response tokens of all samples together."""
+"""Response tokens, at most, of all samples of a listed case."""
 RANKS = 2
 MOST = 160
 """Cases of either kind tried at most: some tenths of a second."""
@@ -90,17 +90,18 @@ def _order(case: Case) -> tuple[object, ...]:
         any(s.original_mask is not None for s in step.samples),
         len(step.samples) - step.num_groups,
         len(step.samples) - step.num_rollouts,
-        not _is_in_order(case),
+        not _has_own_prompts(case),
         layout.cp_kind != "zigzag",
         layout.cp_kind,
     )
 
 
 def _is_plain(case: Case) -> bool:
-    return _is_in_order(case) and not case.masked_tokens()
+    return _has_own_prompts(case) and not case.masked_tokens()
 
 
-def _is_in_order(case: Case) -> bool:
+def _has_own_prompts(case: Case) -> bool:
+    """Whether every sample is its own prompt and rollout, numbered in order."""
     return all(s.group == s.rollout == i for i, s in enumerate(case.step.samples))
 
 
@@ -124,7 +125,7 @@ def _losses(step: Step) -> tuple[float, ...]:
 
 
 def _varied(case: Case, space: Space) -> Iterator[Case]:
-    """Yield the case, and what enumeration takes to be the same where the space does not."""
+    """Yield the case, and those that enumeration takes to be the same but the space does not."""
     yield case
     step, layout = case.step, case.layout
     if space.rejects and case.masked_tokens():

@@ -87,7 +87,7 @@ def smaller(case: Case) -> Iterator[Case]:
             if prompt < sample.prompt_length:
                 yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=prompt)))
     if layout.dp_size == 2:
-        # As many ranks, half the samples: where it only takes several ranks.
+        # Half the samples on as many ranks: for a failure that needs several, of any kind.
         for rank in cells:
             one = _restricted(case, (rank,))
             yield one.with_layout(replace(one.layout, cp_size=2 * layout.cp_size))
@@ -96,12 +96,9 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def plainer(case: Case) -> Iterator[Case]:
-    """Yield the case with every sample a rollout; with its ids numbered where they have gaps.
-
-    With all losses 0; with one of them.
-    """
-    alone = Step(tuple(replace(s, rollout=n) for n, s in enumerate(case.step.samples)))
+    """Yield the case with every sample a rollout; ids without gaps; all losses 0; one loss 0."""
     if len(case.step.samples) > case.step.num_rollouts:
+        alone = Step(tuple(replace(s, rollout=n) for n, s in enumerate(case.step.samples)))
         yield replace(case, step=alone)
     if (plain := _numbered(case.step)) != case.step:
         yield replace(case, step=plain)

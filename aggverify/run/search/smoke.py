@@ -28,7 +28,7 @@ from aggverify.steps.notation import parse_micro_batches, parse_step
 CHECK = NAME
 """The check that runs such steps first, under whose name a failure is stored and run again."""
 WHY_NOT = "the reducer does not get through the simplest step"
-"""Of every other check."""
+"""Why no other check is run then."""
 TOKENS = 3
 
 
@@ -42,36 +42,36 @@ def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
         [execution] = executor.run(subject, [case])
         if execution.failure is None:
             return None
-        refused = refusal(execution) is not None
-        failed = execution if failed is None or not refused else failed
-        if not refused:
+        if refusal(execution) is None:
+            failed = execution
             break
+        failed = execution if failed is None else failed
     return None if failed is None else _reported(subject, executor, failed.case)
 
 
 def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
     """Those whose mode the reducer takes.
 
-    One of several that were not asked for by name, and that it refuses on the simplest steps, is
-    not one of its modes: the others note it.
+    Where none was asked for by name, one that it refuses on the simplest steps is not one of its
+    modes: the other subjects note it.
     """
     if len(subjects) < 2 or any(s.found.mode_declared for s in subjects):
         return tuple(subjects)
-    words = [(s, _refused(s, executor)) for s in subjects]
-    mine = [s for s, why in words if why is None]
-    if len(mine) in (0, len(subjects)):
+    answers = [(s, _refused(s, executor)) for s in subjects]
+    kept = [s for s, why in answers if why is None]
+    if len(kept) in (0, len(subjects)):
         return tuple(subjects)
-    offered = tuple(s.claim.mode for s in mine if s.claim.mode is not None)
+    offered = tuple(s.claim.mode for s in kept if s.claim.mode is not None)
     notes = [
         f"refuses {s.claim.mode}, which is not judged (--mode {s.claim.mode} asks for it): {why!r}"
-        for s, why in words
+        for s, why in answers
         if why is not None
     ]
-    return tuple(s.claiming(offered=offered).noting(*notes) for s in mine)
+    return tuple(s.claiming(offered=offered).noting(*notes) for s in kept)
 
 
 def _refused(subject: Subject, executor: Executor) -> str | None:
-    """With what words it declines every one of the simplest steps, the first's.
+    """Return the words with which it declines the first of the simplest steps, if it declines all.
 
     None where it takes one, or fails in another way.
     """
@@ -79,7 +79,7 @@ def _refused(subject: Subject, executor: Executor) -> str | None:
     for case in simplest(subject):
         try:
             [ran] = executor.run(subject, [case])
-        except UnknownVersion:  # its first step runs into it too, and reports it
+        except UnknownVersion:  # raised again in its first check, and reported
             return None
         words = refusal(ran)
         if words is None:
@@ -97,17 +97,17 @@ def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFindi
     if finding is None:
         return None  # not every time: the checks look into that
     known = recognised(subject, finding)
-    if finding.traits.diagnosed is Diagnosed.SYMPTOM:  # it got there, and its mistake has a name
+    if finding.traits.diagnosed is Diagnosed.SYMPTOM:  # a result that shows a mistake with a name
         return ReportedFinding(stored_case(subject, finding), finding, known, True)
     [shown] = executor.run(subject, [RunSpec(case, show=True)])
     call = Call(tuple(Given(*each) for each in shown.given), subject.convention.returns)
-    # What it was given and must return is enough, but for an exception known by its words.
+    # The call explains it: a cause is only added where an exception is known by its words.
     cause = known if known is not None and known.bug is not None and known.bug.error else None
     return ReportedFinding(stored_case(subject, finding), finding, cause, True, call=call)
 
 
 def simplest(subject: Subject) -> Iterator[Case]:
-    """Three tokens, all of them unmasked, on one rank; then in two parts of every kind."""
+    """Yield three tokens or more, all unmasked, on one rank; then in two parts of every kind."""
     size = subject.rows or subject.group_size or 1
     lengths = [1] * size
     lengths[0] += max(0, TOKENS - size)

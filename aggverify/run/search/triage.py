@@ -1,6 +1,6 @@
-"""What a finding needs once more: fresh worlds, observations for the diagnosis, each field varied.
+"""What is run of a finding after it was made small, in this order.
 
-All executions that are made of a finding after it was found and made small, in their order.
+Its case in fresh worlds, observations for the diagnosis, and the case with each field varied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from aggverify.run.search.runner import CheckRun
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
 DRAWN, HELD_OUT = 160, 24
-"""Cases drawn for a diagnosis, and so many of them that it must hold on as well."""
+"""Cases drawn for a diagnosis, and how many of them it must hold on as on the check's own."""
+RUNS = 24
+"""How often a step whose failure has not come back is run, to report how often it fails."""
 
 
 @dataclass(slots=True)
@@ -64,8 +66,8 @@ def triage_finding(
     if not found.confirmed and run.check.confirming is not None and not ran_away:
         return
     if not found.confirmed and (ran_away or is_flaky(finding.fault)):
-        # Of a loop only another one counts; any other failure may show in several ways, as ranks
-        # that wait and ranks that disagree are seen by who comes first.
+        # Of a loop that did not come back, what came instead is no failure seen again. Any other
+        # may show in several ways: ranks that wait, or that disagree, by who comes first.
         times, runs = int(again is not None and not ran_away), 0
         with run.executor.patient():
             # A loop without an end takes its whole limit each time: seen twice is enough.
@@ -84,8 +86,8 @@ def triage_finding(
             found.flaky = flaky_finding(finding, 1 + times, runs + 2)
             return
     if not found.confirmed and finding.fault is None:
-        # Whatever else could be observed now is of ranks in another state; what is reported first
-        # of the very case has its own diagnosis.
+        # These ranks are in another state: nothing that they show now explains it. Nor is a cause
+        # named where the case now shows something else.
         if again is None:
             found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
@@ -119,14 +121,10 @@ def _again(run: CheckRun, finding: Finding) -> Finding | None:
         return run.judge_again(finding.case)
 
 
-RUNS = 24
-"""How often a step whose failure has not come back is run, to report how often it fails."""
-
-
 def is_steady(run: CheckRun, finding: Finding) -> bool:
     """Whether it comes back in fresh ranks, in each by itself, and again in the same ones.
 
-    If it does, with the weights it had, it is no matter of what was run before.
+    If it does, with the same weights, it does not depend on what was run before.
     """
     again = _again(run, finding)
     if again is None or not same_failure(finding, again) or needs_a_past(run, finding):
@@ -147,8 +145,7 @@ def is_still_there(run: CheckRun, finding: Finding) -> bool:
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
     """Whether the finding is stateful: it takes a run before.
 
-    With ranks that have run nothing for every variant it is gone, or the weights that it is about
-    are others.
+    Where every variant has ranks that have run nothing, it is gone, or its weights are others.
     """
     afresh = _afresh(run, finding)
     if not afresh:
@@ -178,7 +175,7 @@ def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
 def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
     """Its variants, where there are several, each in ranks that have run nothing.
 
-    None where one comes to no result.
+    Empty where one comes to no result.
     """
     alone = [replace(as_run_spec(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
@@ -194,7 +191,7 @@ def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
         *run.stored_cases(),
         *(distinguishing_cases(run.subject) if distinguishing_cases is not None else ()),
     ]
-    # On a few small cases many a formula gives what another one is.
+    # On a few small cases many formulas give the same weights.
     space = run.check.draws(run.space)
     if run.check.stored is not None:
         own = [case for case in own if case.step.num_response_tokens <= SHORT]
