@@ -1,7 +1,8 @@
 """A case out of what Hypothesis draws: samples of units, and what is of the whole step.
 
-Of a sample its length, its mask as one number, and its first loss are drawn. Rare imbalance is found
-more often so than with masks drawn token by token. A unit left out leaves the others as they are.
+Of a sample its length, its mask as one number, and its first loss are drawn. Rare imbalance is
+found more often so than with masks drawn token by token. A unit left out leaves the others as they
+are.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
 def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """Return a layout of this size: units dealt to dp * k micro-batches, none empty.
 
-    The first units go to one each, and every other one where its byte of ``where`` puts it: the same
-    byte is the same part of the micro-batches, however many there are. Where these have one size,
-    all are dealt in order.
+    The first units go to one each, and every other one where its byte of ``where`` puts it: a byte
+    is the same part of the micro-batches, however many there are. Where these have one size, all
+    are dealt in order.
     """
     dp, cp, k, kind = size
     count = dp * k
