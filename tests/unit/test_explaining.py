@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.diagnosis.forms import SIZES, ClosedForm
+from aggverify.generation.catalogue import hard_cases
+from aggverify.run.search import explaining
 from aggverify.run.search.explaining import _in_words
 from aggverify.run.search.failing import skipped
 from aggverify.world import Collective, Fault, Stack
@@ -48,3 +51,19 @@ def test_a_formula_of_other_numbers_is_put_in_words_together_with_its_bug() -> N
     assert words.form is None and words.bug is not None
     assert words.sentence == words.bug.sentence == f"apart from the sign: {bug.sentence}"
     assert (words.bug.name, bug.sentence) == (bug.name, found.sentence)
+
+
+@pytest.mark.parametrize("objective", [None, SimpleNamespace(slope=lambda *_: 1)])
+def test_a_reducer_is_right_under_the_usual_engine_with_an_objective_too(
+    objective: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose cases are observed at rest: some become one case."""
+    monkeypatch.setattr(explaining, "_observed", lambda subject, case, control: case)
+    monkeypatch.setattr(explaining, "is_right", lambda case: True)
+    engine = SimpleNamespace(deviates=SimpleNamespace(usual=["usual"]))
+    subject = SimpleNamespace(objective=objective, engine=engine)
+    subject.under = lambda name: subject
+    executor = SimpleNamespace(run=lambda subject, cases: list(cases))
+    cases = list(hard_cases()[:4])
+    found = explaining._right_usually(subject, executor, [*map(explaining.at_rest, cases), *cases])  # type: ignore[arg-type]
+    assert found == "usual"

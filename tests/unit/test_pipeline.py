@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from aggverify.checks import Finding
+import pytest
+
+from aggverify.checks import CHECKS, Finding
 from aggverify.execution.executed import Execution
-from aggverify.execution.executor import Submitted
+from aggverify.execution.executor import Executor, Submitted
+from aggverify.generation.space import Space
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.search.pipeline import Pipeline, Running
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.world import Fault
+from tests.unit.test_checks import PLAIN
 
 FIRST, SECOND = (Case(parse_step("1/1"), Layout.trivial(1), (x,)) for x in (1.0, 2.0))
 
@@ -32,6 +39,33 @@ def pipeline(said: list[str], *, fails: bool, finds: bool) -> Pipeline:
         return Running(Submitted(lambda: executions, lambda: fails), judge)
 
     return Pipeline(submit)
+
+
+@pytest.mark.parametrize("stumbles", [True, False])
+def test_every_stored_case_is_judged_after_a_finding_too(
+    stumbles: bool, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were under way, or did not start, when another case failed."""
+    cases = [Case(FIRST.step, FIRST.layout, (float(n),)) for n in range(30)]
+    seen: list[float] = []
+
+    def submit(run: CheckRun, some: Sequence[Case]) -> Running:
+        def judge(executions: Sequence[Execution]) -> list[Finding | None]:
+            seen.extend(case.losses[0] for case in some)
+            bad = [case.losses[0] == 3 and not run.known for case in some]
+            pairs = zip(some, bad, strict=True)
+            return [Finding("AGV402", "a check", "", c, None) if b else None for c, b in pairs]
+
+        return Running(Submitted(list, lambda: stumbles), judge)
+
+    monkeypatch.setattr(CheckRun, "submit", submit)
+    check = replace(CHECKS[0], stored=lambda subject: cases)
+    run = CheckRun(check, PLAIN, Space(), executor, RunStatistics())
+    found = run.stored_failure()
+    assert found is not None and len(seen) < 30
+    run.known.append(found)
+    assert run.stored_failure() is None
+    assert sorted(seen) == [float(n) for n in range(30)]
 
 
 def test_the_next_cases_start_before_the_last_are_judged() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.checks import CHECKS, check, exhaustive
+from aggverify.checks import CHECKS, check, exhaustive, formula
 from aggverify.codes.state import State
 from aggverify.execution.budget import PROFILES, Budget
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -102,6 +102,26 @@ def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
     # One that runs all of its own cases draws none, and needs time all the same.
     [own] = plan(Subject.of(replace(CLAIM, budget=Budget("thorough"))), [exhaustive.CHECK]).entries
     assert own.examples == 0 and share([own]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("most", "budget", "drawn"),
+    [
+        (None, Budget("quick"), 25),
+        (None, Budget("quick", max_examples=100), 100),
+        (75, Budget("quick"), 25),
+        (20, Budget("quick"), 7),
+        (20, Budget("ci"), 20),
+        (None, Budget("ci"), 150),
+        (20, Budget("ci", max_examples=10), 10),
+    ],
+)
+def test_only_checks_that_draw_fewer_than_others_draw_a_part(
+    most: int | None, budget: Budget, drawn: int
+) -> None:
+    check = replace(formula.CHECK, max_examples=most)
+    [entry] = plan(Subject.of(replace(CLAIM, budget=budget)), [check]).entries
+    assert entry.examples == drawn
 
 
 def test_other_checks_can_be_planned() -> None:

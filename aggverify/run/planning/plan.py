@@ -38,8 +38,9 @@ class PlannedCheck:
         """Cases drawn at most; 0 for a check that runs all of its own cases."""
         if self.check.only is not None:
             return 0
-        budget = self.subject.claim.budget
-        return min(budget.examples, math.ceil(self._most * budget.part))
+        budget, most = self.subject.claim.budget, self.check.max_examples
+        few = math.inf if most is None else math.ceil(most * budget.part)
+        return int(min(budget.examples, few))
 
     @property
     def least(self) -> int:

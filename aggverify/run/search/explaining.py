@@ -287,10 +287,7 @@ def _right_usually(subject: Subject, executor: Executor, cases: Sequence[Case]) 
     for name in () if deviates is None else deviates.usual:
         other = subject.under(name)
         found = _observe(other, executor, cases)
-        complete = len(found) == len(
-            {c for case in map(_double, cases) for c in (case, case.trivial)}
-        )
-        if complete and all(is_right(o) for o in found.values()):
+        if len(found) == len(_wanted(other, cases)) and all(is_right(o) for o in found.values()):
             return name
     return None
 
@@ -311,13 +308,18 @@ def _tiers(
     return [everything, of_its_kind(everything), mine, of_its_kind(mine)]
 
 
+def _wanted(subject: Subject, cases: Iterable[Case]) -> list[Case]:
+    """Return what is run of these cases, each once; an objective is observed at rest."""
+    rest = subject.objective is not None
+    wanted = [_double(at_rest(case) if rest else case) for case in cases]
+    return list(dict.fromkeys([*(case.trivial for case in wanted), *wanted]))
+
+
 def _observe(
     subject: Subject, executor: Executor, cases: Iterable[Case]
 ) -> dict[Case, WeightObservation]:
     """Run the cases and their trivial layouts in float64; what does not finish is left out."""
-    rest = subject.objective is not None
-    wanted = [_double(at_rest(case) if rest else case) for case in cases]
-    distinct = list(dict.fromkeys([*(case.trivial for case in wanted), *wanted]))
+    distinct = _wanted(subject, cases)
     done = dict(zip(distinct, executor.run(subject, distinct), strict=True))
     found = {}
     for case, execution in done.items():

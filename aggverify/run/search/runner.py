@@ -25,7 +25,7 @@ from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.cost_estimate import catalogue, first_cases
-from aggverify.run.search.dedup import same_cause
+from aggverify.run.search.dedup import same_cause, same_failure
 from aggverify.run.search.drawing import draws, search, stream_of
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
@@ -140,7 +140,7 @@ class CheckRun:
         judged, known = self.findings(cases), self.found
         faults = (f.fault for f in judged if f is not None)
         self.loops += sum(fault is not None and fault.kind == "runaway" for fault in faults)
-        same = [f for f in judged if f is not None and known is not None and f.code == known.code]
+        same = [f for f in judged if f is not None and known is not None and same_failure(known, f)]
         self.found = min([*same, *filter(None, [known])], key=lambda f: f.case.size, default=None)
         return judged
 
@@ -307,9 +307,12 @@ class CheckRun:
             self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
             self.complete = self.clock() < deadline
-            if found is not None or not self.complete:
+            if found is not None:
+                self._left = chain(batch, self._left)  # no case of it has been judged
+                return found
+            if not self.complete:
                 break
-        return found or _first(pipeline.drain())
+        return _first(pipeline.drain())
 
     @property
     def refused(self) -> str | None:
