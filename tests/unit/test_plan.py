@@ -129,14 +129,14 @@ def test_other_checks_can_be_planned() -> None:
 
 
 @pytest.mark.thorough
-def test_the_quick_profile_has_a_third_of_the_cases() -> None:
+def test_the_quick_profile_has_less_than_half_of_the_cases() -> None:
     """Each with some of every kind."""
     quick, ci, thorough = (
         estimate_cost(plan(Subject.of(replace(CLAIM, budget=Budget(profile)))))
         for profile in PROFILES
     )
     assert [item.check for item in quick] == [item.check for item in ci]
-    assert sum(item.cases for item in quick) * 3 <= sum(item.cases for item in ci)
+    assert sum(item.cases for item in quick) * 2 <= sum(item.cases for item in ci)
     assert sum(item.cases for item in ci) * 10 < sum(item.cases for item in thorough)
     for few, many in zip(quick, ci, strict=True):
         assert few.listed and few.listed <= many.listed
