@@ -263,7 +263,7 @@ def report(
         "cases that are drawn around the lists, or not at all ([power](power.md)).",
         "",
         f"A default run of a right reducer: {total:,} steps. What checks draw at most follows what",
-        "they find of the wrong reducers in the golden table: by the first finding of a row, and alone.",
+        "they find of the wrong reducers in the golden table: first in a row, and alone.",
         "",
         "| check | cases | steps | first of a row | alone |",
         "|---|---|---|---|---|",
