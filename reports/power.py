@@ -31,7 +31,7 @@ from tests.corpus.table import BLIND, TABLE, WAVES, WRONG, Blind  # noqa: E402
 from tests.golden import ablation, documents  # noqa: E402
 from tests.golden.causes import OUTCOMES, outcome  # noqa: E402
 from tests.golden.rows import Row  # noqa: E402
-from tests.golden.table import golden  # noqa: E402
+from tests.golden.table import golden, quick  # noqa: E402
 
 PAGE = ROOT / "reports" / "power.md"
 LEVEL = 0.95
@@ -183,9 +183,9 @@ def _today(rows: Mapping[str, Row]) -> Iterator[str]:
         true = [e for e in found if outcome(rows[_name(e)], e.causes) in OUTCOMES[:2]]
         shares = [str(Share(len(these), len(some))) if some else "" for these in (found, true)]
         yield f"| {wave} | {whole} | {len(some)} | {shares[0]} | {shares[1]} |"
-    right = [row for name, row in rows.items() if name.startswith("right ")]
+    right = quick(rows, "right ").values()
     blamed = Share(sum(row["exit"] == 1 for row in right), len(right))
-    blind = sum(name.startswith("right corpus.blind.") for name in rows)
+    blind = len(quick(rows, "right corpus.blind."))
     yield f"\nFalse alarms on right reducers: {blamed}; {blind} of them were written blind."
 
 

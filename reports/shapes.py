@@ -13,7 +13,6 @@ import math
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,7 +43,6 @@ from aggverify.world import Pool  # noqa: E402
 from tests.corpus.branches import wrong  # noqa: E402
 from tests.corpus.judging import request  # noqa: E402
 from tests.corpus.table import WRONG  # noqa: E402
-from tests.golden.table import golden  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
@@ -214,17 +212,6 @@ def up_to_eight() -> list[Case]:
     return [Case(step, Layout(ranks), (0.5,) * 8) for ranks in spread]
 
 
-def yields() -> tuple[Counter[str], Counter[str]]:
-    """In how many golden rows of wrong reducers a check finds first, and in how many nothing else
-    finds."""
-    first, alone = Counter[str](), Counter[str]()
-    for row in golden().values():
-        found = [each["check"] for each in row["findings"] if each["fails"]]
-        first.update(found[:1])
-        alone.update(set(found) if len(set(found)) == 1 else ())
-    return first, alone
-
-
 def report(
     found: Mapping[str, list[str]],
     checks: Mapping[str, tuple[int, int]],
@@ -233,7 +220,6 @@ def report(
 ) -> str:
     """The report."""
     total = sum(steps for _, steps in checks.values())
-    first, alone = yields()
     lines = [
         "# Shapes",
         "",
@@ -262,15 +248,11 @@ def report(
         f"{len(found)} wrong reducers; {len(none)} are found by none of these: by other checks, by",
         "cases that are drawn around the lists, or not at all ([power](power.md)).",
         "",
-        f"A default run of a right reducer: {total:,} steps. What checks draw at most follows what",
-        "they find of the wrong reducers in the golden table: first in a row, and alone.",
+        f"A default run of a right reducer: {total:,} steps.",
         "",
-        "| check | cases | steps | first of a row | alone |",
-        "|---|---|---|---|---|",
-        *(
-            f"| `{name}` | {cases} | {steps} | {first[name]} | {alone[name]} |"
-            for name, (cases, steps) in checks.items()
-        ),
+        "| check | cases | steps |",
+        "|---|---|---|",
+        *(f"| `{name}` | {cases} | {steps} |" for name, (cases, steps) in checks.items()),
     ]
     return "\n".join([*lines, ""])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -32,20 +33,32 @@ NOT_BY_SIGNATURE = {"dealer": "dealer", "log_reducer": "log-reducer", "validatio
 SEEDS = (0, 1, 2)
 """Of mutants; everything else is run with the first. Wrong ones written blind end at their first
 finding, which saves most of the time."""
+BY_DEFAULT, MOST = " ci", 200
+"""How names of rows of the default profile end, and of how many reducers they are, chosen by the
+checksums of their names."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
 ``why`` of what could not be judged."""
 
 
 def requests() -> Mapping[str, Request]:
-    """What is run for each row, by its name; those of the first seed before all others."""
+    """What is run for each row, by its name; those of the first seed before all others.
+
+    The last ones are of the default profile.
+    """
+    reducers = list(_reducers())
     rows = [
-        (seed, name, request)
-        for name, given, seeds in _reducers()
+        (seed, f"{name} {seed}", _request(given, seed, "quick"))
+        for name, given, seeds in reducers
         for seed in seeds
-        for request in [Request(**given, seed=seed, profile="quick", max_time=900.0)]
     ]
-    return {f"{name} {seed}": request for seed, name, request in sorted(rows, key=lambda r: r[0])}
+    found = {name: request for _, name, request in sorted(rows, key=lambda row: row[0])}
+    some = sorted(reducers, key=lambda row: zlib.crc32(row[0].encode()))[:MOST]
+    return found | {f"{name} 0{BY_DEFAULT}": _request(given, 0, "ci") for name, given, _ in some}
+
+
+def _request(given: Mapping[str, Any], seed: int, profile: str) -> Request:
+    return Request(**given, seed=seed, profile=profile, max_time=900.0)
 
 
 def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.golden.rows import Row
+from tests.golden.rows import BY_DEFAULT, Row
 
 STORED = Path(__file__).parent / "verdicts.json.xz"
 ALWAYS = (
@@ -25,6 +25,11 @@ def golden() -> dict[str, Row]:
     """Every row by its name."""
     rows: dict[str, Row] = json.loads(lzma.decompress(STORED.read_bytes()))
     return rows
+
+
+def quick(rows: Mapping[str, Row], kind: str = "") -> dict[str, Row]:
+    """The rows of the quick profile, all or those of a kind."""
+    return {k: row for k, row in rows.items() if k.startswith(kind) and not k.endswith(BY_DEFAULT)}
 
 
 def keep(rows: Mapping[str, Row], wanted: Container[str]) -> None:
@@ -62,14 +67,15 @@ def summary(row: Row) -> str:
 
 
 def sample(rows: Mapping[str, Row]) -> set[str]:
-    """Few rows in which every code stands that a mutant or a corpus has, and every exit code of
-    both; examples have commands of their own among the tests."""
+    """Rows in which every code, check and bug stands that a mutant or a corpus has, and every exit
+    code of both; examples have commands of their own among the tests."""
     seen: set[object] = set()
     chosen = set(ALWAYS)
-    for name, row in rows.items():
+    for name, row in quick(rows).items():
         if name.startswith("example"):
             continue
-        found = {f["code"] for f in row["findings"]} | {(name.partition(" ")[0], row["exit"])}
+        found = {f[what] for f in row["findings"] for what in ("code", "check", "bug")}
+        found |= {(name.partition(" ")[0], row["exit"])}
         if not found <= seen:
             chosen.add(name)
             seen |= found
