@@ -48,7 +48,8 @@ class DrawnSample:
     """Its first loss, in multiples of 1/GRID."""
 
 
-DrawnUnit = list[DrawnSample]
+DrawnUnit = tuple[int, list[DrawnSample]]
+"""A byte for the micro-batch, and the samples that are dealt to it together."""
 
 
 def samples(space: Space) -> st.SearchStrategy[DrawnSample]:
@@ -115,7 +116,9 @@ def _units(
 ) -> st.SearchStrategy[list[DrawnUnit]]:
     """Draw units of ``count`` samples, or of any number."""
     sizes = (1, LARGEST_GROUP) if count is None else (count, count)
-    unit = st.lists(samples(space), min_size=sizes[0], max_size=sizes[1])
+    some = st.lists(samples(space), min_size=sizes[0], max_size=sizes[1])
+    # The byte goes with its unit, which can then be left out without a change of the others.
+    unit = st.tuples(integers(0, 255), some)
     return st.lists(unit, min_size=least, max_size=most)
 
 
@@ -125,6 +128,8 @@ class Drawn:
 
     step: Step
     units: list[Unit]
+    where: bytes
+    """One byte a unit: the micro-batch it is dealt to."""
     levels: list[int]
     """One a sample: its first loss, in multiples of 1/GRID."""
 
@@ -134,7 +139,7 @@ def build_step(units: Sequence[DrawnUnit], space: Space) -> Drawn:
     whole = space.whole_units or space.group_size is not None
     made: list[Sample] = []
     group = rollout = -1
-    for unit in units:
+    for _, unit in units:
         for n, sample in enumerate(unit):
             relation = sample.relation
             if not made or (whole and n == 0):
@@ -146,11 +151,13 @@ def build_step(units: Sequence[DrawnUnit], space: Space) -> Drawn:
             group += relation == 0
             rollout += relation < 2
             made.append(Sample(sample.prompt_length, sample.mask, rollout, group, sample.original))
-    sizes = [len(unit) for unit in units]
+    sizes = [len(unit) for _, unit in units]
+    where = bytes(byte for byte, _ in units)
     if space.split_groups and space.group_size:
-        sizes = [1] * len(made)  # by itself each, so that a group is split
-    levels = [sample.level for unit in units for sample in unit]
-    return Drawn(Step(tuple(made)), units_of(sizes), levels)
+        # By itself each, so that a group is split.
+        where, sizes = where * space.group_size, [1] * len(made)
+    levels = [sample.level for _, unit in units for sample in unit]
+    return Drawn(Step(tuple(made)), units_of(sizes), where, levels)
 
 
 def build(
@@ -164,8 +171,7 @@ def build(
     # A shuffled step shrinks to one without fan-out while its lengths still differ.
     fans_out = space.fan_out and not (space.shuffled and not flag(draw))
     drawn = build_step(units, replace(space, fan_out=fans_out))
-    where = of_size(len(drawn.units))
-    step, layout = drawn.step, partition_samples(size, drawn.units, draw(where), space)
+    step, layout = drawn.step, partition_samples(size, drawn.units, drawn.where, space)
     if space.blank_a_unit:
         step = _fully_masked(step, pick(draw, _parts(step, layout)))
     if not space.empty_steps and step.num_unmasked == 0:
@@ -188,7 +194,8 @@ def build(
     layouts = {layout: None}
     for _ in range(most - 1):
         other = pick(draw, fitting(space, len(drawn.units)))
-        layouts[partition_samples(other, drawn.units, draw(where), space)] = None
+        where = draw(of_size(len(drawn.units)))
+        layouts[partition_samples(other, drawn.units, where, space)] = None
     return tuple(map(case.with_layout, layouts))
 
 

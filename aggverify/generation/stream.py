@@ -16,9 +16,9 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 
 LAYOUTS = 4
-"""Of each drawn step, where a space has draws of its own."""
+"""Of each step that is drawn for one space alone."""
 PATIENCE = 4
-"""Of the stream, cases looked at for each that is wanted; then a space has draws of its own."""
+"""Of the stream, cases looked at for each that is wanted; then some are drawn for the space."""
 
 
 class Draw(Protocol):
@@ -29,7 +29,7 @@ class Draw(Protocol):
 
 
 @dataclass(slots=True)
-class Stream:
+class CaseStream:
     """Cases of the widest spaces of a subject, drawn as they are asked for and kept."""
 
     spaces: tuple[Space, ...]

@@ -32,14 +32,14 @@ def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutan
 
 def test_a_right_reducer_holds_on_every_one(executor: Executor) -> None:
     run = check_run(CORRECT[0], executor)
-    assert run.run(examples=0, seed=0, deadline=FOREVER) is None
+    assert run.run(examples=0, deadline=FOREVER) is None
     assert run.complete
     assert run.cases == sum(1 for _ in every_case(SMALL))
 
 
 def test_time_that_runs_out_is_told(executor: Executor) -> None:
     run = check_run(CORRECT[0], executor)
-    assert run.run(examples=0, seed=0, deadline=0.0) is None
+    assert run.run(examples=0, deadline=0.0) is None
     assert not run.complete
 
 

@@ -11,7 +11,7 @@ from aggverify.checks import CHECKS
 from aggverify.checks.spaces import spread
 from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.generation.space import Space
-from aggverify.generation.stream import Stream, bring
+from aggverify.generation.stream import CaseStream, bring
 from aggverify.run.search.drawing import draws, stream_of
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -64,14 +64,14 @@ def test_the_dtype_is_one_of_the_space() -> None:
     assert brought is not None and brought.dtype == "float64"
 
 
-def drawing(space: Space) -> tuple[Stream, list[Space]]:
+def drawing(space: Space) -> tuple[CaseStream, list[Space]]:
     asked: list[Space] = []
 
     def draw(space: Space, layouts: int = 4) -> object:
         asked.append(space)
         return draws(space, 0, layouts)
 
-    return Stream((space,), draw), asked  # type: ignore[arg-type]
+    return CaseStream((space,), draw), asked  # type: ignore[arg-type]
 
 
 WIDE = Space(max_dp=4, max_cp=2, max_microbatches=3, fan_out=True, empty_samples=False)

@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.backend import BACKEND, seeded
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
-from aggverify.generation.stream import LAYOUTS, Stream
+from aggverify.generation.stream import LAYOUTS, CaseStream
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
 from aggverify.steps.case import Case
 
@@ -28,12 +28,12 @@ STEPS = 16
 
 
 @lru_cache(maxsize=16)
-def stream(spaces: tuple[Space, ...], seed: int) -> Stream:
+def stream(spaces: tuple[Space, ...], seed: int) -> CaseStream:
     """Return the stream of these spaces; whoever asks again gets what was drawn already."""
-    return Stream(spaces, lambda space, layouts=LAYOUTS: draws(space, seed, layouts))
+    return CaseStream(spaces, lambda space, layouts=LAYOUTS: draws(space, seed, layouts))
 
 
-def stream_of(subject: Subject) -> Stream:
+def stream_of(subject: Subject) -> CaseStream:
     """Every layout that the subject can be given: of steps without an empty sample, and with."""
     full = spread(subject, cp=8, micro_batches=4, min_units=1)
     empty = replace(full, empty_samples=True, blank_a_unit=True)
