@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
 from hypothesis import strategies as st
 
@@ -52,42 +53,50 @@ DrawnUnit = tuple[int, list[DrawnSample]]
 """A byte for the micro-batch, and the samples that are dealt to it together."""
 
 
+_KINDS = tuple(product((0, 1, 2), (False, True)))
+"""How a sample goes with the one before, and whether it has holes."""
+
+
 def samples(space: Space) -> st.SearchStrategy[DrawnSample]:
     """Draw one sample; smallest: one unmasked token."""
     return st.composite(_sample)(space)
 
 
 def _sample(draw: st.DrawFn, space: Space) -> DrawnSample:
-    relation = pick(draw, (0, 1, 2) if space.fan_out else (0, 1))
+    # One draw for two things: every draw of a sample costs calls when Hypothesis shrinks.
+    relation, has_holes = pick(draw, _KINDS if space.fan_out else _KINDS[:4])
     prompt, original = 1, None
     if space.holes:
-        prompt, mask = draw(integers(1, 256)), _holed(draw, space)
+        prompt, mask = draw(integers(1, 256)), _holed(draw, space, has_holes=has_holes)
     elif space.lengths:
         mask = b"\1" * pick(draw, space.lengths)
     else:
         length = pick(draw, mostly_short(space.max_length))
         prompt = pick(draw, mostly_short(3 * space.max_length))
-        mask, original = _masks(draw, length, space)
+        mask, original = _masks(draw, length, space, has_holes=has_holes)
     return DrawnSample(relation, prompt, mask, original, draw(integers(-512, 511)))
 
 
-def _masks(draw: st.DrawFn, length: int, space: Space) -> tuple[bytes, bytes | None]:
+def _masks(
+    draw: st.DrawFn, length: int, space: Space, *, has_holes: bool
+) -> tuple[bytes, bytes | None]:
     """Nothing is masked, or each token whose bit is set; and what is rejected of the others."""
     full = (1 << length) - 1
-    holes = draw(integers(0, full)) if flag(draw) else 0
+    # Of one range for every length, so that a shorter response keeps the lowest bits.
+    holes = draw(integers(0, (1 << space.max_length) - 1)) & full if has_holes else 0
     if holes == full and not space.empty_samples:
         holes = full >> 1
     counted = full ^ holes
     if not space.rejects:
         return _bits(counted, length), None
-    rejected = draw(integers(0, full)) & (counted if length > 1 else 0)
+    rejected = draw(integers(0, (1 << space.max_length) - 1)) & (counted if length > 1 else 0)
     return _bits(counted ^ rejected, length), _bits(counted, length) if rejected else None
 
 
-def _holed(draw: st.DrawFn, space: Space) -> bytes:
+def _holed(draw: st.DrawFn, space: Space, *, has_holes: bool) -> bytes:
     """Return the mask of a response of one of the lengths, one block of it masked or nothing."""
     mask = bytearray(b"\1" * pick(draw, space.lengths))
-    if flag(draw):
+    if has_holes:
         begin, width = (byte * len(mask) >> 8 for byte in draw(of_size(2)))
         mask[begin : begin + width] = bytes(len(mask[begin : begin + width]))
     return bytes(mask) if space.empty_samples or any(mask) else b"\1" * len(mask)
@@ -107,7 +116,8 @@ def draw_units(draw: st.DrawFn, space: Space, least: int, most: int) -> list[Dra
     if count is None and space.uniform:
         # Then equally many units make micro-batches of one size.
         count = pick(draw, mostly_short(LARGEST_GROUP))
-    return draw(_units(space, count, least, most))
+    number = draw(integers(least, most))
+    return draw(_units(space, count, number, number))
 
 
 @lru_cache(maxsize=256)

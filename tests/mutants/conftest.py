@@ -72,7 +72,7 @@ def first_told(mutant: Mutant, executor: Executor) -> list[Told]:
         if check_run.stored_cases():
             finding = check_run.stored_failure()
         else:
-            finding = check_run.run(examples=EXAMPLES, seed=0, deadline=FOREVER)
+            finding = check_run.run(examples=EXAMPLES, deadline=FOREVER)
         if finding is None:
             continue
         told.append((finding, explained(check_run, finding)))

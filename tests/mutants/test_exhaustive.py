@@ -45,8 +45,6 @@ def test_time_that_runs_out_is_told(executor: Executor) -> None:
 
 @pytest.mark.parametrize("function", ["shard_means", "phantom_tokens", "rank_means"])
 def test_a_mutant_is_found_on_its_smallest_step(function: str, executor: Executor) -> None:
-    finding = check_run(named(MUTANTS, function), executor).run(
-        examples=0, seed=0, deadline=FOREVER
-    )
+    finding = check_run(named(MUTANTS, function), executor).run(examples=0, deadline=FOREVER)
     assert finding is not None
     assert finding.case.step.num_response_tokens <= 3

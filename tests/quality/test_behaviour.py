@@ -46,12 +46,12 @@ def test_smallest_step(
     seed: int,
 ) -> None:
     [mutant] = [m for m in MUTANTS if m.function == function]
-    subject, wanted = subject_of(mutant, executor), check(name)
+    subject, wanted = subject_of(mutant, executor).claiming(seed=seed), check(name)
     space = wanted.space(subject)
     assert space is not None
     check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
+    finding = check_run.run(examples=examples, deadline=FOREVER)
     assert finding is not None
     case = finding.case
     found = (len(case.step.samples), case.step.num_response_tokens)

@@ -45,13 +45,13 @@ def test_the_search_ends_there(
 ) -> None:
     _, code, example = drawn
     wanted = check(example.check)
-    subject = settled(subject_of(example), executor)
+    subject = settled(subject_of(example), executor).claiming(seed=seed)
     space = wanted.space(subject)
     assert space is not None
     check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     # The default budget in examples; in seconds it would judge the machine.
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
+    finding = check_run.run(examples=examples, deadline=FOREVER)
     assert finding is not None
     assert (finding.code, shape(finding.case)) == (code, shape(case_of(example)))
     assert confirm(check_run, finding)
@@ -63,7 +63,7 @@ def test_the_enumeration_meets_it_first(executor: Executor) -> None:
     subject = subject_of(example)
     space = exhaustive.space(subject)
     check_run = CheckRun(exhaustive.CHECK, subject, space, executor, RunStatistics(), lambda: None)
-    finding = check_run.run(examples=0, seed=0, deadline=FOREVER)
+    finding = check_run.run(examples=0, deadline=FOREVER)
     assert finding is not None
     assert shape(finding.case) == shape(case_of(example))
 

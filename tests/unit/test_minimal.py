@@ -19,8 +19,9 @@ from aggverify.steps.layouts import Layout, token_owner
 from aggverify.steps.notation import format_micro_batches, format_step, parse_step
 from tests.conftest import SEEDS
 
-CALLS = 600
-"""Of the condition, from the first draw to the smallest example; usual are 30 to 200."""
+CALLS = 1200
+"""Of the condition, from the first draw to the smallest example; usual are 30 to 300. A sample is
+five draws; as one byte string (before) it took half of the calls, and was a language of its own."""
 SHUFFLED = Space(max_dp=2, max_cp=2, max_microbatches=2, shuffled=True)
 PADDED = Space(max_dp=2, padded=True, dummies=True)
 

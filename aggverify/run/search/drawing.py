@@ -29,7 +29,7 @@ STEPS = 16
 
 @lru_cache(maxsize=16)
 def stream(spaces: tuple[Space, ...], seed: int) -> CaseStream:
-    """Return the stream of these spaces; whoever asks again gets what was drawn already."""
+    """Return the stream of these spaces; who asks again gets what was drawn already."""
     return CaseStream(spaces, lambda space, layouts=LAYOUTS: draws(space, seed, layouts))
 
 
