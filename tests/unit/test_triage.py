@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -57,27 +57,27 @@ LOOPS = Fault("runaway", 0, "rank 0 did not finish within 9 s of processor time"
 LOOPED = replace(_found(), fault=LOOPS, message=LOOPS.message)
 
 
-class _Loops:
-    """The run of a check whose step does not come to an end every ``each``-th time."""
+class _Again:
+    """The run of a check whose step shows a finding again by its number of the run."""
 
-    subject, check = PLAIN, CHECKS[0]
+    subject, check = PLAIN, replace(CHECKS[0], as_found=True)
 
-    def __init__(self, each: int) -> None:
-        self.each, self.runs, self.executor = each, 0, self
+    def __init__(self, shows: Callable[[int], Finding | None]) -> None:
+        self.shows, self.runs, self.executor = shows, 0, self
 
     def patient(self) -> contextlib.nullcontext[None]:
         return contextlib.nullcontext()
 
     def judge_again(self, case: Case) -> Finding | None:
         self.runs += 1
-        return None if self.runs % self.each else LOOPED
+        return self.shows(self.runs)
 
 
 def test_a_loop_that_comes_back_now_and_then_is_flaky_and_not_run_more_than_it_must(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(triage, "_again", lambda run, finding: None)
-    run, found = _Loops(each=3), Evidence()
+    run, found = _Again(lambda run: None if run % 3 else LOOPED), Evidence()
     triage_finding(run, LOOPED, found, lambda seen: None)  # type: ignore[arg-type]
     assert run.runs == 3 and found.confirmed
     assert found.flaky is not None and found.flaky.code == "AGV414"
@@ -88,7 +88,7 @@ def test_a_loop_that_never_comes_back_is_neither_a_finding_nor_a_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(triage, "_again", lambda run, finding: None)
-    run = _Loops(each=100)
+    run = _Again(lambda run: None if run % 100 else LOOPED)
     with pytest.raises(NotJudged, match="in one of 26 runs of a step, rank 0 did not finish"):
         triage_finding(run, LOOPED, Evidence(), lambda seen: None)  # type: ignore[arg-type]
 
@@ -98,22 +98,6 @@ DISAGREE = replace(_found(), code="AGV404", fault=LEFT, message=LEFT.message)
 WAIT = replace(DISAGREE, code="AGV405", fault=replace(LEFT, kind="blocked"))
 
 
-class _Fails:
-    """The run of a check whose step passes every ``each``-th time."""
-
-    subject, check = PLAIN, replace(CHECKS[0], as_found=True)
-
-    def __init__(self, each: int) -> None:
-        self.each, self.runs, self.executor = each, 0, self
-
-    def patient(self) -> contextlib.nullcontext[None]:
-        return contextlib.nullcontext()
-
-    def judge_again(self, case: Case) -> Finding | None:
-        self.runs += 1
-        return DISAGREE if self.runs % self.each else None
-
-
 def test_what_fails_every_time_is_not_flaky_in_however_many_ways_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,10 +105,12 @@ def test_what_fails_every_time_is_not_flaky_in_however_many_ways_it_shows(
     for name in ("needs_a_past", "explained", "located"):
         monkeypatch.setattr(triage, name, lambda *_: None)
     seen, found = list[Finding](), Evidence()
-    triage_finding(_Fails(each=1000), DISAGREE, found, seen.append)  # type: ignore[arg-type]
+    run = _Again(lambda run: DISAGREE)
+    triage_finding(run, DISAGREE, found, seen.append)  # type: ignore[arg-type]
     assert (found.confirmed, found.flaky, seen) == (True, None, [DISAGREE])
     found = Evidence()
-    triage_finding(_Fails(each=10), DISAGREE, found, seen.append)  # type: ignore[arg-type]
+    run = _Again(lambda run: DISAGREE if run % 10 else None)
+    triage_finding(run, DISAGREE, found, seen.append)  # type: ignore[arg-type]
     assert found.confirmed and found.flaky is not None and seen == [DISAGREE]
     assert found.flaky.message.startswith("24 of 26 runs of this step failed: ranks disagree")
 
