@@ -95,10 +95,6 @@ class Code:
     also loses tokens."""
     if_nonlinear: str = ""
     """The code that reports the same of a non-linear objective, where that is another one."""
-    of_absence: bool = False
-    """Of a warning, whether something never occurred: dropped once any check had it occur."""
-    of_lines: bool = False
-    """Of a warning, whether it follows from the lines of the reducer that ran."""
     of_a_step: bool = False
     """Whether one case shows it, without special runs: the corpus of hard cases must have one."""
     compares: bool = False

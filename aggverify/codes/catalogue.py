@@ -410,25 +410,15 @@ CATALOGUE: tuple[Code, ...] = (
         )
     ),
     *(
-        Code(code, title, "warning", Effect.WARNING, of_absence=True)
+        Code(code, title, "warning", Effect.WARNING)
         for code, title in (
             ("AGVW01", "Masks were never ragged"),
             ("AGVW02", "No prompt group was ever split"),
             ("AGVW03", "Nothing was ever fully masked"),
             ("AGVW07", "Another mode would have passed as well"),
             ("AGVW09", "No parallel layout was run"),
-        )
-    ),
-    *(
-        Code(code, title, "warning", Effect.WARNING, of_lines=True)
-        for code, title in (
             ("AGVW17", "Lines or branches of the reducer never ran"),
             ("AGVW18", "Lines or branches of the reducer never ran on several ranks"),
-        )
-    ),
-    *(
-        Code(code, title, "warning", Effect.WARNING)
-        for code, title in (
             ("AGVW08", "The time ran out"),
             ("AGVW10", "No mode to compare with"),
             ("AGVW11", "Leaves global state changed"),

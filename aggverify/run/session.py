@@ -139,8 +139,6 @@ def examine(
     emit: Emit = lambda event: None,
     *,
     checks: Iterable[Check] = CHECKS,
-    known: bool = False,
-    first: ReportedFinding | None = None,
     before: StoredExamples = NOTHING,
     deadline: Deadline = NEVER,
     part: float = 1.0,
@@ -149,23 +147,19 @@ def examine(
 ) -> RunVerdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
-    ``known``: whether the subject is :func:`prepared` already. ``first``: how it is known to fail
-    on the simplest step. ``before``: cases of earlier runs. ``part``: of the time left until the
-    deadline. ``stopped``: why nothing is to be run. ``ends``: whether findings of a check are such
-    that no other is run.
+    ``before``: cases of earlier runs. ``part``: of the time left until the deadline. ``stopped``:
+    why nothing is to be run. ``ends``: whether findings of a check are such that no other is run.
 
     What is raised on the way, Ctrl-C too, is raised on once the verdict known by then is emitted;
     at the deadline it is returned.
     """
-    if subject.claim.compiled and not known:
+    if subject.claim.compiled:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
-    if not known:
-        executor.begin()
-    work = _Work(subject, executor, tuple(checks), first, before)
+    executor.begin()
+    work = _Work(subject, executor, tuple(checks), before)
     try:
-        if stopped is None and first is None and (known or not work.fails_at_once(emit)):
-            if not known:
-                work.prepare()
+        if stopped is None and not work.fails_at_once(emit):
+            work.prepare()
             emit(SubjectChosen(work.subject, len(work.entries)))
             work.look(emit, deadline)
             stopped = work.fold(emit, deadline, part, ends)
@@ -187,14 +181,14 @@ class _Work:
         subject: Subject,
         executor: Executor,
         checks: tuple[Check, ...],
-        first: ReportedFinding | None,
         before: StoredExamples,
     ) -> None:
         self.subject, self._executor = subject, executor
         self.entries = plan(subject, checks).entries
         self._checks = checks
         self._outcomes: list[Outcome] = []
-        self._first, self._before = first, before
+        self._first: ReportedFinding | None = None
+        self._before = before
         self._seen: Finding | None = None
         self._ended = False
         self.unknown: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -43,6 +43,11 @@ class ConformanceCell:
     """A file of known findings, all of which are expected."""
 
     @property
+    def run_key(self) -> str:
+        """What all tests of one run have in common: everything but check and expected failures."""
+        return repr(replace(self, check="", xfail=(), baseline=None))
+
+    @property
     def id(self) -> str:
         """What stands between the brackets of a test's name."""
         return "-".join(filter(None, (self.mode, self.engine, self.check)))
@@ -65,6 +70,8 @@ def cells(
         raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has its own tests")
     each, file = texts(engines) or (None,), xfail if isinstance(xfail, str) else None
     expected = () if isinstance(xfail, str) else tuple(map(_entry, xfail))
+    # The same text in every process, where a set has its own order in each.
+    options = {k: sorted(v) if isinstance(v, set | frozenset) else v for k, v in options.items()}
     for engine in each:  # what cannot be requested is an error of collection
         request(target, {**options, "mode": modes or None, "engine": engine})
     for mode, engine in product(modes or (None,), each):

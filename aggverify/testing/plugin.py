@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     ("profile", "quick, ci or thorough"),
     ("seed", "seed of the search"),
-    ("max-time", "seconds for each check"),
+    ("max-time", "seconds for each run of a reducer"),
     ("report", "also write json, junit, md, html or text reports (comma-separated)"),
 )
 _KEPT: pytest.StashKey[Kept] = pytest.StashKey()
@@ -76,7 +76,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[SessionState]:
+def aggverify_bench(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config
+) -> Iterator[SessionState]:
     """Ranks for this test process; they start with the first test and end with the session."""
     from aggverify.testing.session_state import SessionState
     from aggverify.testing.settings import report_dir, usual
@@ -87,8 +89,10 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[SessionState]:
         )
     shared = getattr(pytestconfig, "workerinput", {}).get(SHARED)
     folder = Path(shared) if shared is not None and Path(shared).is_dir() else None
+    chosen = (getattr(item, "callspec", None) for item in request.session.items)
+    cells = [c.params["aggverify_check"] for c in chosen if c and "aggverify_check" in c.params]
     bench = SessionState(
-        pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder
+        pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder, cells
     )
     yield bench
     bench.close()
@@ -122,7 +126,7 @@ def pytest_runtest_makereport(
     report = yield
     kept = item.stash.get(_KEPT, None)
     if kept is not None and report.when == "setup":
-        report.aggverify = [kept.verdicts, kept.error]  # type: ignore[attr-defined]
+        report.aggverify = [kept.verdicts, kept.findings, kept.error]  # type: ignore[attr-defined]
     crash = getattr(report.longrepr, "reprcrash", None)
     if kept is not None and crash is not None:
         # pytest's own short summary, which it does not cut on CI, and JUnit's attribute
@@ -142,7 +146,7 @@ class Controller:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._shared: str | None = None
-        self._kept: list[tuple[str, list[Any], str | None]] = []
+        self._kept: list[tuple[str, list[Any], list[tuple[str, bool]], str | None]] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

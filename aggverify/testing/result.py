@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify import codec, escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
 from aggverify.model import CheckRecord, FindingRecord, Verdict, harmless
 from aggverify.report import text, view_model
-from aggverify.report.document import written
-from aggverify.run.outcome import verdict as run
 from aggverify.testing.expected_failures import Expected
 from aggverify.testing.parametrization import ConformanceCell
 from aggverify.testing.session_state import SessionState
@@ -25,7 +24,7 @@ class Result:
     """What came of one check on one reducer, its texts made harmless."""
 
     verdict: Verdict
-    """Of expected failures, the first that is not as expected, or else the first."""
+    """Its check alone; of expected failures, the first that is not as expected, or the first."""
     expected: tuple[Expected, ...] = ()
     """What the test expects to fail, and all that was run."""
 
@@ -73,6 +72,9 @@ class Kept:
     """What a test leaves for the summary, as plain data that travels between workers."""
 
     verdicts: list[Any] = field(default_factory=list)
+    """Of whole runs, each with the first test of this process that read it."""
+    findings: list[tuple[str, bool]] = field(default_factory=list)
+    """The id of each finding of the test's check, and whether it fails."""
     error: str | None = None
     """Why there is none."""
 
@@ -84,7 +86,7 @@ def result(
 
     Fails, as an error of the test, where nothing can be judged.
     """
-    verdicts: list[run.RunVerdict] = []
+    verdicts: list[Verdict] = []
     try:
         verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
     except AggverifyError as error:
@@ -94,10 +96,12 @@ def result(
         if not bench.is_new(kept.error):
             pytest.skip(f"not judged, as another test reports: {line}")
         pytest.fail(line, pytrace=False)
-    documents = [written(verdict, bench.where) for verdict in verdicts]
-    kept.verdicts += map(codec.plain, documents)
-    other = (d for d in documents if not is_as_expected(d))
-    found = Result(harmless(next(other, documents[0])), tuple(expected))
+    if expected or bench.is_new(f"the verdict of {cell.run_key}"):
+        kept.verdicts += map(codec.plain, verdicts)
+    mine = [_of_check(verdict, cell.check) for verdict in verdicts]
+    kept.findings += [(f.id, f.fails) for verdict in mine for f in verdict.findings]
+    other = (verdict for verdict in mine if not is_as_expected(verdict))
+    found = Result(harmless(next(other, mine[0])), tuple(expected))
     if found.verdict.fails_at_once and not expected:
         broken = f"{cell.target}: {_briefly(found.verdict.findings[0])}"
         if not bench.is_new(broken):
@@ -107,10 +111,19 @@ def result(
     return found
 
 
+def _of_check(verdict: Verdict, name: str) -> Verdict:
+    """Return what the verdict has of one check; a failure on the simplest step is of all."""
+    findings = verdict.findings
+    if not verdict.fails_at_once:
+        findings = tuple(finding for finding in findings if finding.check == name)
+    checks = tuple(check for check in verdict.checks if check.name == name)
+    return replace(verdict, checks=checks, findings=findings)
+
+
 def _not_judged(found: Result) -> str | None:
     """Return what keeps the test from being judged at all."""
     verdict, state = found.verdict, found.check.state
-    if state is State.NOT_JUDGED and not verdict.fails:
+    if state is State.NOT_JUDGED and not found.check.spoiled:
         return view_model.state(found.check)
     if verdict.engine_in_question and state in (State.OK, State.HAZARD):
         return view_model.assumption(verdict)

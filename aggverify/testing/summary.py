@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from aggverify import codec, escape
+from aggverify import __version__, codec, escape
+from aggverify.codes.state import State
 from aggverify.files import write_inside
-from aggverify.model import FindingRecord, Verdict, harmless
+from aggverify.model import SCHEMA, CheckRecord, Document, FindingRecord, Verdict, harmless
 from aggverify.report import formats, view_model
-from aggverify.testing import merging, settings
+from aggverify.report.document import environment
+from aggverify.testing import settings
 
 Tests = defaultdict[tuple[str, bool], list[str]]
 """Names by the finding they show, and whether it is a failure there."""
-Kept = tuple[str, Sequence[Any], str | None]
-"""A test's name, the verdicts of its check as plain data, and why there is none."""
+Kept = tuple[str, Sequence[Any], Sequence[tuple[str, bool]], str | None]
+"""A test's name, verdicts as plain data, ids of its findings and whether they fail, its error."""
 SHOWN_LABELS = ("executed", "tried", "slow", "margin", "warning", "established", "note")
 """Of the inventory; pytest itself reports what it skipped."""
 MOST_NAMES = 3
+Key = tuple[str, str, str, str, str, float | None]
+"""Target, function, convention, engine, mode and divisor."""
 
 
 def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
     """Yield a block for each reducer and mode; what could not be judged; the reports, written."""
-    verdicts, tests = [], Tests(list)
-    for name, plain, _ in kept:
-        for verdict in (codec.read(Verdict, data, "a verdict") for data in plain):
-            verdicts.append(verdict)
-            for finding in verdict.findings:
-                tests[finding.id, finding.fails].append(name)
-    document = merging.document(verdicts)
+    every: list[Any] = []
+    tests = Tests(list)
+    for name, plain, findings, _ in kept:
+        every += [data for data in plain if data not in every]  # several workers read one run
+        for which, fails in findings:
+            tests[which, fails].append(name)
+    verdicts = [codec.read(Verdict, data, "a verdict") for data in every]
+    document = _document(verdicts)
     for verdict in harmless(document).verdicts:
         yield from _block(verdict, tests)
     yield from _errors(kept)
@@ -43,6 +49,53 @@ def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
             yield f"{each.what}: {path}"
         except Exception as error:  # what one writer lacks costs no other
             yield f"{each.what}: not written: {error}"
+
+
+def _document(verdicts: Sequence[Verdict]) -> Document:
+    """One verdict for each reducer, mode and engine, as ``aggverify check`` would have it."""
+    groups: defaultdict[Key, list[Verdict]] = defaultdict(list)
+    for v in verdicts:
+        key = (v.target, v.function, v.convention, v.engine, v.mode_name, v.divisor)
+        groups[key].append(v)
+    joined = tuple(map(_joined, groups.values()))
+    incomplete = next((v.incomplete for v in joined if v.incomplete), None)
+    code = 1 if any(v.fails for v in joined) else 0 if all(v.conforms for v in joined) else 2
+    return Document(SCHEMA, __version__, environment(), code, None, incomplete, joined, (), ())
+
+
+def _joined(parts: Sequence[Verdict]) -> Verdict:
+    """Return the largest run with what others add: of expected failures, or with other options.
+
+    A finding that one test expects may fail another: the one that fails is kept.
+    """
+    ordered = sorted(parts, key=lambda verdict: -len(verdict.checks))
+    checks: dict[str, CheckRecord] = {}
+    for record in (record for part in ordered for record in part.checks):
+        if record.name not in checks or record.state is State.FAILED:
+            checks[record.name] = record
+    findings: dict[str, FindingRecord] = {}
+    for finding in (finding for part in ordered for finding in part.findings):
+        if finding.id not in findings or finding.fails:
+            findings[finding.id] = finding
+    return replace(
+        ordered[0],
+        checks=tuple(checks.values()),
+        findings=tuple(_by_cause(findings.values())),
+        executed=sum(part.executed for part in parts),
+        notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
+    )
+
+
+def _by_cause(findings: Iterable[FindingRecord]) -> Iterator[FindingRecord]:
+    """Yield the findings; those with one diagnosis have one cause, whichever runs made them."""
+    first: dict[tuple[object, ...], str] = {}
+    for finding in findings:
+        if finding.diagnosis is None and not finding.bugs:
+            yield finding
+            continue
+        cause = (finding.diagnosis, finding.bugs, finding.factor)
+        shown = first.setdefault(cause, finding.same_cause_as or finding.id)
+        yield replace(finding, same_cause_as=None if shown == finding.id else shown)
 
 
 def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
@@ -70,7 +123,7 @@ def _cause(cause: Sequence[FindingRecord], tests: Tests) -> Iterator[str]:
 def _errors(kept: Sequence[Kept]) -> Iterator[str]:
     """Yield what kept tests from being judged: each reason once."""
     stopped: dict[str, list[str]] = {}
-    for name, _, error in kept:
+    for name, _, _, error in kept:
         if error is not None:
             stopped.setdefault(error, []).append(name)
     for error, names in stopped.items():

@@ -1,4 +1,4 @@
-"""Under pytest-xdist: workers share what they find out, may be replaced, and leave nothing."""
+"""Under pytest-xdist: workers share runs, may be replaced, and leave nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def left(made: pytest.Pytester) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("dist", ["load", LATER("worksteal"), LATER("loadgroup")])
-def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
+def test_workers_share_one_run_of_each_reducer(suite: Suite, dist: str) -> None:
     made = suite(RIGHT, WRONG)
     made.makeconftest(COUNTED)
     ran = made.runpytest_subprocess(
@@ -76,7 +76,8 @@ def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
     document = load(made.path / ".aggverify" / "verdict.json")
     judged = outcomes["passed"] + outcomes["skipped"]
     assert {len(v.checks) for v in document.verdicts} == {1, judged}
-    assert sorted((made.path / "found_out").read_text().split()) == ["right.py", "wrong.py"]
+    runs = sorted((made.path / "runs").read_text().split("\n"))
+    assert runs == ["", f"right.py {judged}", "wrong.py 1"]
     assert "aggverify_case" in (made.path / "j.xml").read_text()
     assert {p.suffix for p in (made.path / ".aggverify").glob("*.*")} == {".json", ".md", ".html"}
     assert left(made) == ""

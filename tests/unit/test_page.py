@@ -12,7 +12,6 @@ from aggverify.model import Document, Run, SizeMargin
 from aggverify.report import html_page
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
 from aggverify.run.outcome.statistics import RunStatistics
-from aggverify.testing.merging import _worse_of
 from tests import verdicts
 from tests.unit.test_reports_hostile import HOSTILE, shape_of_html
 
@@ -113,12 +112,6 @@ def test_a_page_has_both_schemes_a_plot_and_nothing_that_runs() -> None:
     drawn = {"viewbox", "role", "x", "x1", "x2", "y", "y1", "y2", "cx", "cy", "r", "points"}
     names = {name for tag in tags for name, _ in tag[1:] if tag[0] not in ("comment", "meta")}
     assert names <= {"class", "lang", "text-anchor", *drawn}
-
-
-def test_the_worst_of_two_workers_is_kept_by_size() -> None:
-    other = replace(MARGIN, by_size=(SizeMargin(1, 0.1), SizeMargin(4, 0.3)))
-    merged = _worse_of(replace(MARGIN, by_size=SHARES), other)
-    assert merged.by_size == (SizeMargin(1, 0.25), SizeMargin(4, 0.3), SizeMargin(16, 0.5))
 
 
 @pytest.mark.parametrize(("tokens", "size"), [(0, 1), (1, 1), (2, 4), (4, 4), (5, 16), (257, 1024)])

@@ -81,7 +81,7 @@ def run_check(
     claim = entry.subject.claim
     run = CheckRun(
         check,
-        entry.subject,
+        before.judged(entry.subject),
         entry.space,
         executor,
         statistics,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aggverify.checks import Finding
-from aggverify.run.outcome.store import StoredCase
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome.store import StoredCase, is_about
 from aggverify.run.search.runner import CheckRun
 
 
@@ -17,17 +18,24 @@ class StoredExamples:
     stored: tuple[StoredCase, ...] = ()
     only: bool = False
 
+    def judged(self, subject: Subject) -> Subject:
+        """Return the subject as it is judged; ``only`` the cases as they were stored."""
+        if not self.only:
+            return subject
+        return subject.knowing(trust_formula=all(s.trust_formula for s in self.stored))
+
 
 NOTHING = StoredExamples()
 
 
 def findings_again(run: CheckRun, stored: Sequence[StoredCase]) -> list[Finding]:
-    """Return what cases of the check show now.
+    """Return what cases of the check and its subject show now.
 
     Those that show what they were stored for, as they are; or else the first that shows something
     else, on its smallest case.
     """
-    mine = [s for s in stored if s.check == run.check.name and s.case in run.space]
+    about = (s for s in stored if s.check == run.check.name and is_about(s, run.subject))
+    mine = [s for s in about if s.case in run.space]
     if not mine:
         return []
     with run.executor.patient():

@@ -1,0 +1,55 @@
+"""The verdict of one run, in a file for all processes of a session that have tests of it.
+
+``pytest -n`` starts several processes, and deals the tests of one reducer to all of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aggverify import codec
+from aggverify.errors import AggverifyError
+from aggverify.files import read_json, write_inside
+from aggverify.model import MAX_BYTES, Verdict
+
+Known = Verdict | str
+"""A verdict, or why there is none."""
+
+
+def once(key: str, directory: Path | None, run: Callable[[], Verdict]) -> Known:
+    """Return what ``run`` returns or raises: one process runs it, others wait for its file.
+
+    ``key``: what distinguishes the run from others. ``directory``: the session's own, or None where
+    there is a single process.
+    """
+    if directory is None:
+        return _known(run)
+    file = hashlib.sha256(key.encode()).hexdigest()[:32]
+    with _turn(directory / f"{file}.lock"):
+        if (directory / file).exists():
+            data = read_json(directory / file, "a verdict", MAX_BYTES)
+            return data if isinstance(data, str) else codec.read(Verdict, data, "a verdict")
+        found = _known(run)
+        plain = found if isinstance(found, str) else codec.plain(found)
+        write_inside(directory, file, json.dumps(plain))
+        return found
+
+
+def _known(run: Callable[[], Verdict]) -> Known:
+    try:
+        return run()
+    except AggverifyError as error:
+        return str(error)
+
+
+@contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """Hold the lock, which one process at a time can, and which a process that dies releases."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
