@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -59,9 +60,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = ReportOutputs.to(where, formats, github="github" in mine)
-    # before the terminal's modules, and torch with them, are imported: it refuses modes
     requests = [requested(target, mine, project.values, project.source) for target in targets]
-    terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
     request = requests[0]
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
     if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):
@@ -69,12 +68,15 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     run: CommandRun = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
     cluster = _cluster(run, request)
-    if "list" in mine:
-        return _list(request, deadline, cluster)
-    others = _others(mine, project)
-    if "replay_into" in mine:
-        return _replay_into(Path(mine["replay_into"]), request, others, deadline, cluster)
-    return _check(requests, where, delivery, deadline, others, cluster, terminal)
+    # First: ranks import torch while this process imports what follows.
+    with _pool(request, deadline, cluster) as pool:
+        if "list" in mine:
+            return _list(request, pool)
+        others = _others(mine, project)
+        if "replay_into" in mine:
+            return _replay_into(Path(mine["replay_into"]), request, others, pool)
+        terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
+        return _check(requests, where, delivery, deadline, others, cluster, pool, terminal)
 
 
 def _cluster(run: CommandRun, request: Request) -> Cluster | None:
@@ -96,8 +98,7 @@ def _replay_into(
     path: Path,
     request: Request,
     others: ImportedFindings,
-    deadline: Deadline,
-    cluster: Cluster | None,
+    pool: _Ranks,
 ) -> int:
     """Run the cases of others' findings only; add their outcomes to the document at ``path``."""
     from aggverify.files import put
@@ -107,8 +108,8 @@ def _replay_into(
     from aggverify.run.opening import in_time
 
     made = load(path)
-    with _pool(request, deadline, cluster) as pool, in_time():
-        reruns = again(others.findings, request, pool=pool)
+    with in_time():
+        reruns = again(others.findings, request, pool=pool())
     put(path, render(with_replays(made, reruns)))
     return made.exit
 
@@ -131,27 +132,46 @@ def _others(mine: Mapping[str, Any], project: Settings) -> ImportedFindings:
     return ImportedFindings.of(findings, None if path is None else Path(path), write=write)
 
 
-def _list(request: Request, deadline: Deadline, cluster: Cluster | None) -> int:
+def _list(request: Request, pool: _Ranks) -> int:
     """Print what would be run."""
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
 
-    with _pool(request, deadline, cluster) as pool:
-        for planned in plans(request, pool=pool):
-            for line in plan_lines(planned):
-                click.echo(line)
+    for planned in plans(request, pool=pool()):
+        for line in plan_lines(planned):
+            click.echo(line)
     return 0
 
 
-def _pool(request: Request, deadline: Deadline, cluster: Cluster | None) -> Pool:
-    """Return the pool of ranks: with the command's deadline, in its sandbox or cluster."""
+@contextmanager
+def _pool(request: Request, deadline: Deadline, cluster: Cluster | None) -> Iterator[_Ranks]:
+    """Give the pool of ranks: with the command's deadline, in its sandbox or cluster.
+
+    Why there is none is raised where it is asked for, so that a document can have it.
+    """
+    from aggverify.errors import AggverifyError
     from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.enclosed import sandbox
     from aggverify.world import Pool
 
-    inside = sandbox(request.target, request.against, request.adapter) if request.sandbox else None
-    options = replace(LIMITS, turn=deadline.check, sandbox=inside)
-    return Pool(options, launcher=cluster)
+    try:
+        whole = (request.target, request.against, request.adapter)
+        inside = sandbox(*whole) if request.sandbox else None
+        pool = Pool(replace(LIMITS, turn=deadline.check, sandbox=inside), launcher=cluster)
+    except AggverifyError as error:
+        reason = error
+
+        def refused() -> Pool:
+            raise reason
+
+        yield refused
+        return
+    with pool:
+        yield lambda: pool
+
+
+_Ranks = Callable[[], "Pool"]
+"""The pool of ranks, or the reason why there is none, raised."""
 
 
 @dataclass(slots=True)
@@ -169,6 +189,7 @@ def _check(
     deadline: Deadline,
     others: ImportedFindings,
     cluster: Cluster | None,
+    pool: _Ranks,
     terminal: Terminal,
 ) -> int:
     """Verify, show, store the cases under ``where``, deliver reports; return the exit code.
@@ -179,7 +200,7 @@ def _check(
     from aggverify.errors import AggverifyError
     from aggverify.report.view_model import headline
 
-    known, error = _verified(requests, deadline, others, cluster, terminal)
+    known, error = _verified(requests, deadline, others, cluster, pool, terminal)
     made = others.documented(known.verdicts, error, where, known.reruns)
     unwritten = _stored(known.verdicts, where)
     if others.write and error is None:
@@ -205,6 +226,7 @@ def _verified(
     deadline: Deadline,
     others: ImportedFindings,
     cluster: Cluster | None,
+    pool: _Ranks,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
     """Run others' cases again, then verify; return what is known by then, and what stopped it.
@@ -233,14 +255,14 @@ def _verified(
         if log is not None and log.known:
             steps = counted(log.known, "step")
             terminal(Waiting(f"all were started again: {steps} of before are not run again"))
-        with _pool(requests[0], deadline, cluster) as pool:
+        with pool() as running:
             if others.findings:
                 findings = counted(len(others.findings), "known finding")
                 terminal(Waiting(f"the cases of {findings} are run again"))
                 with in_time():
-                    known.reruns = again(others.findings, requests[0], pool=pool)
+                    known.reruns = again(others.findings, requests[0], pool=running)
             for request in requests:
-                verify(request, listen, pool=pool, deadline=deadline, known=others.waivers)
+                verify(request, listen, pool=running, deadline=deadline, known=others.waivers)
     except BaseException as error:
         return known, error
     finally:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from aggverify import escape
 from aggverify.generation.space import Space, sizes
 from aggverify.report.view_model import state_name
+from aggverify.run.outcome.events import Phase
 from aggverify.run.planning.plan import Plan, PlannedCheck
 
 
@@ -32,7 +33,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 def _what(entry: PlannedCheck) -> str:
     if entry.instead is not None:
         return f"- {state_name(entry.instead)}" + (f": {entry.why_not}" if entry.why_not else "")
-    cases = f"up to {entry.examples} drawn" if entry.examples else "all its cases"
+    drawn = f"{Phase.STREAM}, up to {entry.examples} drawn"
+    cases = drawn if entry.check.only is None else f"{Phase.SPECIAL}, all its cases"
     return cases if entry.space is None else f"{cases}, {layouts(entry.space)}"
 
 

@@ -104,7 +104,8 @@ class Terminal:
         """Show what is run now, how far it is, what was found, and how long it takes."""
         now = self.clock()
         passed = now - self._started
-        at = f"check {min(self._done + 1, self._checks)} of {self._checks}"
+        n = min(self._done + 1, self._checks)
+        at = f"check {n} of {self._checks}" if self._checks else "first step"
         parts = [f"{self._steps:,} steps", counted(self._findings, "finding")]
         parts += [f"{passed:.0f} s"] if self.live else []
         if self._done > 2:

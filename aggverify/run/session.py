@@ -18,6 +18,8 @@ from aggverify.run.outcome.events import (
     ConfirmedFinding,
     Event,
     Finished,
+    Phase,
+    Progress,
     Seen,
     SubjectChosen,
     Waiting,
@@ -39,7 +41,7 @@ from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
 from aggverify.run.search.example_database import NOTHING, StoredExamples
 from aggverify.run.search.fail_fast import first_failure
-from aggverify.run.search.smoke import WHY_NOT, smoke_test
+from aggverify.run.search.smoke import CHECK, WHY_NOT, smoke_test
 from aggverify.world import Pool, Printed
 
 Emit = Callable[[Event], None]
@@ -198,6 +200,7 @@ class _Work:
 
     def fails_at_once(self, emit: Emit) -> bool:
         """Whether the reducer does not get through the simplest step."""
+        emit(Progress(CHECK, self._executor.executed, Phase.SMOKE))
         self._first = smoke_test(self.subject, self._executor)
         if self._first is not None:
             emit(ConfirmedFinding(self._first))

@@ -34,7 +34,7 @@ from aggverify.run.outcome.events import (
 from tests.conftest import EXAMPLES, ROOT
 
 NAME = "independent_of_context_parallel_size"
-RUNS = Progress(NAME, 1234, Phase.GRID)
+RUNS = Progress(NAME, 1234, Phase.STREAM)
 ANYTHING = cast(Any, SimpleNamespace())
 
 
@@ -50,7 +50,7 @@ WAITS = "the cases of 12 known findings are run again, one after another [red]"
 @pytest.mark.parametrize(
     ("width", "event", "shown"),
     [
-        (120, RUNS, f"check 5 of 44: {NAME} grid · 1,234 steps · 0 findings · 20 s · ~200 s left"),
+        (120, RUNS, f"check 5 of 44: {NAME} stream · 1,234 steps · 0 findings · 20 s · ~200 s left"),
         (
             80,
             RUNS,

@@ -15,14 +15,14 @@ from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict
 
 
 class Phase(StrEnum):
-    """What a check is at, in this order."""
+    """What a run is at: smoke first, then for each check stream or special, and confirm."""
 
-    CATALOGUE = "catalogue"
-    """Hard cases that are kept in a file, and those that failed before."""
-    GRID = "grid"
-    """Cases that are listed: small ones, or all that there are."""
-    SEARCH = "search"
-    """Cases that are drawn."""
+    SMOKE = "smoke"
+    """The simplest step, before any check."""
+    STREAM = "stream"
+    """Listed and drawn cases, which all checks without cases of their own judge."""
+    SPECIAL = "special"
+    """Cases of one check alone, run as it needs them."""
     CONFIRM = "confirm"
     """The finding on smaller cases, and again in fresh worlds."""
 

@@ -24,7 +24,7 @@ from aggverify.generation.space import Space, folded, sizes
 from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
-from aggverify.run.planning.cost_estimate import catalogue, first_cases
+from aggverify.run.planning.cost_estimate import first_cases
 from aggverify.run.search.dedup import same_cause, same_failure
 from aggverify.run.search.drawing import draws, search, stream_of
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
@@ -57,7 +57,7 @@ class CheckRun:
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
-    phase: Phase = Phase.CATALOGUE
+    phase: Phase = Phase.STREAM
     found: Finding | None = None
     """The smallest case so far that shows it."""
     cases: int = 0
@@ -105,7 +105,6 @@ class CheckRun:
             self.found = self.stored_failure(deadline)
             return self.found if self.check.confirming is None else self._made_small()
         self.found = self.stored_failure()
-        self.phase = Phase.SEARCH
         self.found = self.found or search(
             stream_of(self.subject).cases(self.check.draws(self.space), examples),
             self._submit_in_time,
@@ -168,7 +167,7 @@ class CheckRun:
         reported = (f for f in self.reported if f.case in self.space and not self._is_known(f))
         self.found = next(reported, None) or self.stored_failure()
         if self.found is None and can_draw:
-            self.phase = Phase.SEARCH
+            self.phase = Phase.STREAM
             self.found = search(
                 draws(self.check.draws(elsewhere), seed),
                 self._submit_in_time,
@@ -302,9 +301,9 @@ class CheckRun:
             cases = self.stored_cases() if only is None else only(self.subject)
             # The space may become smaller before all of them are run.
             self._left = (case for case in cases if case in self.space)
-        hard, found = catalogue(self.check), None
+        self.phase = Phase.STREAM if self.check.only is None else Phase.SPECIAL
+        found = None
         for batch in _doubling(self._left):
-            self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
             self.complete = self.clock() < deadline
             if found is not None:
