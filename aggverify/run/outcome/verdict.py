@@ -13,8 +13,7 @@ from msgspec import structs
 
 from aggverify import model
 from aggverify.checks import Check, Finding
-from aggverify.checks.base import ORACLE
-from aggverify.codes import Diagnosed, Effect
+from aggverify.codes import Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, merge_diagnoses, stated
@@ -22,6 +21,7 @@ from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.extent import Extent
+from aggverify.run.outcome.precedence import by_cause
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.planning.waiver import covers, may_cover
 
@@ -180,13 +180,7 @@ class RunVerdict:
     @property
     def causes(self) -> tuple[tuple[ReportedFinding, ...], ...]:
         """Reports grouped by root cause; without a known one each stands alone."""
-        groups: dict[str, list[ReportedFinding]] = {}
-        for report in sorted(self.reports, key=_precedence):
-            root = report.diagnosis.root if report.diagnosis else None
-            root = root or _where(report)
-            root = root or next((r for r, of in groups.items() if _led_by(report, of[0])), None)
-            groups.setdefault(root or report.stored.id, []).append(report)
-        return tuple(map(tuple, groups.values()))
+        return by_cause(self.reports)
 
     @property
     def exit(self) -> Exit:
@@ -225,95 +219,6 @@ def _waived(check: model.CheckRecord, reports: Sequence[ReportedFinding]) -> mod
     mine = [report for report in reports if report.finding.check == check.name]
     waived = check.state is State.FAILED and not any(report.fails for report in mine)
     return structs.replace(check, state=State.WAIVED) if waived else check
-
-
-def _where(report: ReportedFinding) -> str | None:
-    """Return the place that all its failing cases took and no passing one did.
-
-    Findings of several checks that have it in common are of one cause.
-    """
-    first = next(iter(report.suspects), None)
-    if first is None or first.failing < first.all_failing or first.passing:
-        return None
-    return f"line {first.line} of {first.function}: {first.condition} {first.truth}"
-
-
-_UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
-"""Known bugs under which weights change with the losses, or from one call to the next."""
-
-
-def _precedence(report: ReportedFinding) -> int:
-    """Rank what is shown first.
-
-    A formula that is known to be wrong, weights that are not steady, a formula that is unexplained,
-    a layout; last what is about one kind of unit alone.
-
-    The order is that of what explains more. A formula that is wrong on one rank is wrong in every
-    layout as well, so that layouts first would send a person to their collectives. Weights that
-    change from call to call look like any other mistake, and no formula found for them holds; so
-    they come before a formula that nothing explains.
-    """
-    if _is_wrong_formula(report):
-        return 2 if _is_unexplained(report) else 0
-    if _is_unsteady(report):
-        return 1
-    return 3 + (report.finding.traits.field is not None)
-
-
-def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether another finding, which came before, accounts for one without a cause.
-
-    One that is accepted, or a hazard, leads none that fails: that would be hidden.
-    """
-    if report.fails and not other.fails:
-        return False
-    return _follows(report, other) or _is_wrong_already(report, other)
-
-
-def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether a finding only shows what the other does to any step.
-
-    Then its own subject, such as split prompt groups, is irrelevant to it.
-    """
-    if report.finding.not_finite or other.finding.not_finite:
-        return False
-    return report.finding.traits.field in report.relevance.irrelevant and bool(
-        set(report.relevance.matters) & set(other.relevance.matters)
-    )
-
-
-def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether its wrong weights, which nothing explains, only show the other's again.
-
-    The other's are wrong on one rank in one micro-batch without an explanation, or not steady.
-    """
-    wrong = _is_wrong_formula(other) and _is_unexplained(other)
-    leads = wrong or _is_unsteady(other)
-    return leads and report.diagnosis is None and _has_wrong_weights(report)
-
-
-def _is_wrong_formula(report: ReportedFinding) -> bool:
-    """Whether weights are wrong on one rank in one micro-batch."""
-    found = report.finding
-    alone = found.case.layout.is_trivial and found.reference == ORACLE
-    return alone and _has_wrong_weights(report)
-
-
-def _is_unexplained(report: ReportedFinding) -> bool:
-    """Whether no formula, factor or bug gives the weights; that some are 0 explains nothing."""
-    found = report.diagnosis
-    return found is None or (found.form, found.factor, found.bug) == (None, None, None)
-
-
-def _is_unsteady(report: ReportedFinding) -> bool:
-    found = report.diagnosis
-    return found is not None and found.bug is not None and found.bug.name in _UNSTEADY
-
-
-def _has_wrong_weights(report: ReportedFinding) -> bool:
-    found = report.finding
-    by_weights = found.observed is not None and found.traits.diagnosed is Diagnosed.WEIGHTS
-    return by_weights and not found.not_finite and found.term is None
 
 
 def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
