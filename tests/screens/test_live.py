@@ -50,7 +50,11 @@ WAITS = "the cases of 12 known findings are run again, one after another [red]"
 @pytest.mark.parametrize(
     ("width", "event", "shown"),
     [
-        (120, RUNS, f"check 5 of 44: {NAME} stream · 1,234 steps · 0 findings · 20 s · ~200 s left"),
+        (
+            120,
+            RUNS,
+            f"check 5 of 44: {NAME} stream · 1,234 steps · 0 findings · 20 s · ~200 s left",
+        ),
         (
             80,
             RUNS,
