@@ -45,7 +45,8 @@ def _corpus_case(name: str, entry: Mapping[str, Any]) -> CorpusCase:
     step = parse_step(entry["step"])
     cells = parse_micro_batches(entry["micro_batches"])
     layout = Layout(cells, entry.get("cp", 1), entry.get("kind", "zigzag"))
-    case = Case(step, layout, plain_losses(step), entry.get("dtype", "float64"))
+    losses = tuple(entry.get("times", 1.0) * loss for loss in plain_losses(step))
+    case = Case(step, layout, losses, entry.get("dtype", "float64"))
     shows, checks = tuple(entry["shows"]), tuple(entry.get("checks", ()))
     return CorpusCase(name, case, entry["why"], entry["bug"], shows, checks)
 
