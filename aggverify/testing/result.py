@@ -10,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from aggverify import codec, escape
+from aggverify.checks import check
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
 from aggverify.model import CheckRecord, FindingRecord, Verdict, harmless
 from aggverify.report import text, view_model
+from aggverify.run.planning.plan import why_of_another_kind
 from aggverify.testing.expected_failures import Expected
 from aggverify.testing.parametrization import ConformanceCell
 from aggverify.testing.session_state import SessionState
@@ -116,8 +118,25 @@ def _of_check(verdict: Verdict, name: str) -> Verdict:
     findings = verdict.findings
     if not verdict.fails_at_once:
         findings = tuple(finding for finding in findings if finding.check == name)
-    checks = tuple(check for check in verdict.checks if check.name == name)
-    return replace(verdict, checks=checks, findings=findings)
+    checks = tuple(record for record in verdict.checks if record.name == name)
+    return replace(verdict, checks=checks or (_of_another_kind(name),), findings=findings)
+
+
+def _of_another_kind(name: str) -> CheckRecord:
+    """Return the record of a check that a run has no line for."""
+    known = check(name)
+    return CheckRecord(
+        name=name,
+        title=known.title,
+        tests=known.tests,
+        cases=0,
+        state=State.LEFT_OUT,
+        reason=why_of_another_kind(known),
+        refused=None,
+        established=None,
+        spoiled=False,
+        planned=0,
+    )
 
 
 def _not_judged(found: Result) -> str | None:
