@@ -18,12 +18,13 @@ from tests.testing.conftest import WITHIN, Suite
 def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
     made = suite(
         "test_right = aggverify.conformance('right.py', modes=['token_mean'], max_examples=2,"
-        " world=1, checks=['weights_are_the_modes', 'logs_say_the_objective'])",
+        " world=1, checks=['weights_are_the_modes', 'logs_say_the_objective',"
+        " 'calls_are_answered_rightly'])",
         "test_wrong = aggverify.conformance('wrong.py', max_examples=2, world=2,"
         " checks=['independent_of_micro_batches', 'independent_of_data_parallel_size'])",
     )
     ran = made.runpytest_inprocess(*WITHIN, "-rs", "--junitxml=j.xml", "--aggverify-report=json")
-    ran.assert_outcomes(passed=1, skipped=1, failed=2)
+    ran.assert_outcomes(passed=1, skipped=2, failed=2)
     ran.stdout.fnmatch_lines(
         [
             "*_ test_wrong[[]independent_of_micro_batches[]] _*",
@@ -39,6 +40,7 @@ def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
             "  FAIL  1 finding",
             "verdict document: *verdict.json",
             "SKIPPED*not applicable: returns no log",
+            "SKIPPED*not applicable: the function reduces losses",
         ]
     )
     assert "Traceback" not in ran.stdout.str()
