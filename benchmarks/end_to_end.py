@@ -13,21 +13,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
-
-import hypothesis
-from hypothesis import HealthCheck, Phase, settings
 
 from aggverify.checks import check
 from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
-from aggverify.generation.strategies import related
 from aggverify.run.opening import frozen, opened
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.drawing import LAYOUTS
+from aggverify.run.search.drawing import LAYOUTS, draws
 from aggverify.run.search.pipeline import Pipeline
 from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
@@ -50,23 +47,11 @@ def drawn(check_run: CheckRun, examples: int, seed: int) -> None:
     """Draw, run and judge; the parent draws and judges while the ranks run."""
     batch: list[Case] = []
     pipeline = Pipeline(check_run.submit)
-
-    @settings(
-        max_examples=examples,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @hypothesis.seed(seed)
-    @hypothesis.given(related(check_run.space, LAYOUTS))
-    def draw(cases: tuple[Case, ...]) -> None:
-        batch.extend(cases)
+    for case in islice(draws(check_run.space, seed), LAYOUTS * examples):
+        batch.append(case)
         if len(batch) >= BATCH:
             assert not any(pipeline.push(list(batch)).values())
             batch.clear()
-
-    draw()
     assert not any(pipeline.push(batch).values())
     assert not any(pipeline.drain().values())
 

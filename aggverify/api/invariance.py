@@ -40,6 +40,7 @@ def assert_invariant(
         max_examples=max_examples,
         deadline=None,
         database=None,
+        derandomize=True,
         backend=BACKEND,
         phases=(Phase.generate, Phase.shrink),
         verbosity=Verbosity.quiet,

@@ -239,6 +239,7 @@ def _verified(
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting
+    from aggverify.run.outcome.verdict import Exit
     from aggverify.run.session import verify
 
     # Nothing that Hypothesis keeps is needed: without this it makes a folder where the user stands.
@@ -262,7 +263,11 @@ def _verified(
                 with in_time():
                     known.reruns = again(others.findings, requests[0], pool=running)
             for request in requests:
-                verify(request, listen, pool=running, deadline=deadline, known=others.waivers)
+                found = verify(
+                    request, listen, pool=running, deadline=deadline, known=others.waivers
+                )
+                if request.exit_first and any(verdict.exit is Exit.FINDINGS for verdict in found):
+                    break
     except BaseException as error:
         return known, error
     finally:

@@ -35,7 +35,7 @@ class Profile:
     branches: int
     """Cases at most that take every branch, for each check that looks at them."""
     part: Fraction = Fraction(1)
-    """Of the drawn cases of checks that have fewer than others."""
+    """Of what checks that need fewer than others draw in the default profile."""
 
 
 _SHAPES = ("constants", "long", "low-precision", "many", "ids", "degenerate", "virtual")
@@ -48,9 +48,9 @@ def _shapes(*most: int) -> Mapping[str, int]:
 PROFILES: Mapping[str, Profile] = {
     "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 3, Fraction(1, 3)),
     "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 12),
-    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 60),
+    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 60, Fraction(20)),
 }
-"""The one table of what each phase has. Not in ``run/planning``: a claim, which is stored and sent,
+"""The one table of how much is tried. Not in ``run/planning``: a claim, which is stored and sent,
 names its profile, and checks, which may not import a run, ask the claim for their share."""
 
 
@@ -96,8 +96,9 @@ class Budget:
 
     @property
     def part(self) -> Fraction:
-        """Of the drawn cases of checks that have few."""
-        return PROFILES[self.profile].part
+        """Of what checks that need few draw in the default profile, more if more are asked for."""
+        profile = PROFILES[self.profile]
+        return profile.part * max(Fraction(self.examples, profile.examples), Fraction(1))
 
     @property
     def branches(self) -> int:

@@ -296,7 +296,7 @@ OPTIONS = (
     Option(
         key="max_examples",
         kind=OptionType.INTEGER,
-        help="Drawn cases per check.",
+        help="Drawn cases per check, at most: many need fewer.",
         field="max_examples",
         least=1,
         most=MAX_EXAMPLES,

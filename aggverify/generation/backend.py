@@ -30,7 +30,7 @@ def seeded(seed: int | str) -> Iterator[None]:
 
 
 class SeededProvider(PrimitiveProvider):
-    """Uniform draws from one generator: of integers with bounds, booleans and bytes.
+    """Draws from one seeded generator: integers with bounds, booleans and bytes.
 
     Cases are made of nothing else.
     """

@@ -17,10 +17,10 @@ WORLDS = (1, 2, 3, 4, 6, 8)
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a check wants to see generated. Every field narrows; nothing drawn is filtered.
+    """What a check wants to see generated. What is drawn for a space lies in it, unfiltered.
 
-    ``case in space`` is for cases from elsewhere: stored, listed, or made out of a drawn one. How
-    many samples, how long, and of which dtype a case is, is left to what made it.
+    ``case in space`` is for cases from elsewhere: stored, listed, of the stream, or made out of a
+    drawn one. How many samples, how long, and of which dtype a case is, is left to what made it.
     """
 
     max_dp: int = 1

@@ -1,8 +1,7 @@
 """Hypothesis strategies for steps, layouts and cases: plain data, drawn in the parent process only.
 
-All of them draw the same units (building.py). What people import draws a list of any length, so
-that Hypothesis can leave units out; a search draws the number first, so that many are as likely as
-few.
+All of them draw the same units (building.py): their number first, so that many are as likely as
+few, and it shrinks by itself. A search may lay one step out in several ways.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One stream of drawn cases, which every property judges: each brings them into its own space.
+"""One stream of drawn cases: each property that can takes them, brought into its own space.
 
 A step is drawn once, and what its ranks do on a layout is judged by every property that the case
 is in the space of. So a property that is cheap to ask is asked of what has been run anyway.
@@ -18,7 +18,9 @@ from aggverify.steps.layouts import CpKind, Layout
 LAYOUTS = 4
 """Of each step that is drawn for one space alone."""
 PATIENCE = 4
-"""Of the stream, cases looked at for each that is wanted; then some are drawn for the space."""
+"""Cases of the stream tried for each one that is wanted, before any is drawn for the space."""
+_LACKING = ("lengths", "holes", "ids", "split_groups", "rejects", "padded", "shuffled")
+"""Fields of a space of which a wide one has nothing."""
 
 
 class Draw(Protocol):
@@ -44,7 +46,11 @@ class CaseStream:
             self._rest = chain.from_iterable(zip(*each, strict=False))
         for n in count():
             if n == len(self._drawn):
-                self._drawn.extend(islice(self._rest, 1))
+                try:
+                    self._drawn.extend(islice(self._rest, 1))
+                except BaseException:  # a generator that raised is over: the next one begins anew
+                    self._drawn, self._rest = [], None
+                    raise
             if n == len(self._drawn):
                 return  # there are no more
             yield self._drawn[n]
@@ -58,22 +64,27 @@ class CaseStream:
                 yield case
 
     def _brought(self, space: Space, most: int) -> Iterable[Case]:
-        if _is_special(space):
+        if not self._reaches(space):
             return ()
         brought = (bring(case, space) for case in islice(self, PATIENCE * most))
         return (case for case in brought if case is not None)
 
+    def _reaches(self, space: Space) -> bool:
+        """Whether nothing that the space asks for lies outside of the stream's own.
+
+        One sample more is near enough, and one of the usual precisions is as good as the other.
+        """
+        wide, usual = self.spaces[0], Space()
+        return (
+            all(getattr(space, name) == getattr(usual, name) for name in _LACKING)
+            and space.max_length <= wide.max_length
+            and space.max_microbatches <= wide.max_microbatches
+            and space.max_extra_samples <= wide.max_extra_samples + 1
+            and {*space.dtypes} <= {*wide.dtypes, "float64", "float32"}
+        )
+
     def _own(self, space: Space) -> Iterator[Case]:
         yield from self.draw(space, layouts=LAYOUTS)  # nothing is drawn before it is asked for
-
-
-def _is_special(space: Space) -> bool:
-    """Whether the space asks for what no wide one has."""
-    usual = Space()
-    return any(
-        getattr(space, name) != getattr(usual, name)
-        for name in ("lengths", "holes", "ids", "split_groups", "rejects", "padded", "shuffled")
-    )
 
 
 def bring(case: Case, space: Space) -> Case | None:

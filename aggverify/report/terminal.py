@@ -93,6 +93,7 @@ class Terminal:
                 self._done += 1
             case Finished():
                 self._finish(event)
+                self._checks = self._done = self._findings = 0
 
     def close(self) -> None:
         """Take the live line away, whatever happened."""

@@ -97,11 +97,14 @@ def verify(
                 )
             except KeyboardInterrupt:
                 for missed in found[n + 1 :]:
-                    emit(Finished(examine(missed, executor, stopped=Incomplete.INTERRUPTED)))
+                    left, why = missed.noting(*narrowed), Incomplete.INTERRUPTED
+                    waived(Finished(examine(left, executor, checks=checks, stopped=why)))
                 raise
             verdict = verdict.accepting(waivers)
             emit(Finished(verdict))
             verdicts.append(verdict)
+            if ends(verdict.reports):
+                break
     return tuple(verdicts)
 
 

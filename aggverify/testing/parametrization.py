@@ -53,6 +53,10 @@ class ConformanceCell:
         return "-".join(filter(None, (self.mode, self.engine, self.check)))
 
 
+_NOT_HERE = ("only", "skip", "exit_first")
+"""Options that pytest has by other names."""
+
+
 def cells(
     reducer: Reducer,
     modes: Names = (),
@@ -68,6 +72,8 @@ def cells(
             raise unknown("check", name, names)
     if "mode" in options:
         raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has its own tests")
+    if (key := next((k for k in _NOT_HERE if options.get(k)), None)) is not None:
+        raise InputError(f"{key} is of aggverify check: say checks=[...], or pytest's -k and -x")
     each, file = texts(engines) or (None,), xfail if isinstance(xfail, str) else None
     expected = () if isinstance(xfail, str) else tuple(map(_entry, xfail))
     # The same text in every process, where a set has its own order in each.

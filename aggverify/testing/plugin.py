@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aggverify.testing.result import Kept, Result
+    from aggverify.testing.result import Leavings, Result
     from aggverify.testing.session_state import SessionState
 
 OPTIONS = (
@@ -23,7 +23,7 @@ OPTIONS = (
     ("max-time", "seconds for each run of a reducer"),
     ("report", "also write json, junit, md, html or text reports (comma-separated)"),
 )
-_KEPT: pytest.StashKey[Kept] = pytest.StashKey()
+_LEAVINGS: pytest.StashKey[Leavings] = pytest.StashKey()
 """In a test's stash: what it leaves for the summary."""
 _PROCESS: pytest.StashKey[int] = pytest.StashKey()
 """In the config's stash: the process that the session began in."""
@@ -52,6 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest-xdist's, which is not there in every suite with --strict-markers
     config.addinivalue_line("markers", "xdist_group(name): stays together, --dist loadgroup")
     config.stash[_PROCESS] = os.getpid()
+    if (wanted := config.getoption("--aggverify-report")) is not None:
+        from aggverify.errors import InputError
+        from aggverify.report import formats
+
+        try:
+            formats.chosen(wanted.split(","))
+        except InputError as error:
+            raise pytest.UsageError(f"--aggverify-report: {error}") from None
     if not hasattr(config, "workerinput"):  # workers' reports all come to their controller
         config.pluginmanager.register(Controller(config), "aggverify-controller")
 
@@ -76,7 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def aggverify_bench(
+def aggverify_session(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config
 ) -> Iterator[SessionState]:
     """Ranks for this test process; they start with the first test and end with the session."""
@@ -89,26 +97,27 @@ def aggverify_bench(
         )
     shared = getattr(pytestconfig, "workerinput", {}).get(SHARED)
     folder = Path(shared) if shared is not None and Path(shared).is_dir() else None
-    chosen = (getattr(item, "callspec", None) for item in request.session.items)
+    items = (item for item in request.session.items if not item.get_closest_marker("skip"))
+    chosen = (getattr(item, "callspec", None) for item in items)
     cells = [c.params["aggverify_check"] for c in chosen if c and "aggverify_check" in c.params]
-    bench = SessionState(
+    state = SessionState(
         pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder, cells
     )
-    yield bench
-    bench.close()
+    yield state
+    state.close()
 
 
 @pytest.fixture
-def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: SessionState) -> Result:
+def aggverify_check(request: pytest.FixtureRequest, aggverify_session: SessionState) -> Result:
     """Run the check of this test; what could not be judged is an error, not a failure."""
     from aggverify.testing import expected_failures
-    from aggverify.testing.result import Kept, result
+    from aggverify.testing.result import Leavings, result
     from aggverify.testing.settings import report_dir
 
-    kept = request.node.stash[_KEPT] = Kept()
+    left = request.node.stash[_LEAVINGS] = Leavings()
     config, cell = request.config, request.param
     foreseen = expected_failures.of(cell, config.rootpath, report_dir(config))
-    found = result(aggverify_bench, cell, foreseen, kept)
+    found = result(aggverify_session, cell, foreseen, left, request.node.nodeid)
     for finding in found.verdict.findings:
         request.node.user_properties += [
             ("aggverify_code", finding.code),
@@ -124,11 +133,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put what a test leaves into its report, which travels from worker to controller."""
     report = yield
-    kept = item.stash.get(_KEPT, None)
-    if kept is not None and report.when == "setup":
-        report.aggverify = [kept.verdicts, kept.findings, kept.error]  # type: ignore[attr-defined]
+    left = item.stash.get(_LEAVINGS, None)
+    if left is not None and report.when == "setup":
+        report.aggverify = [left.verdicts, left.findings, left.error]  # type: ignore[attr-defined]
     crash = getattr(report.longrepr, "reprcrash", None)
-    if kept is not None and crash is not None:
+    if left is not None and crash is not None:
         # pytest's own short summary, which it does not cut on CI, and JUnit's attribute
         crash.message = crash.message.partition("\n")[0]
     return report
@@ -146,7 +155,7 @@ class Controller:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._shared: str | None = None
-        self._kept: list[tuple[str, list[Any], list[tuple[str, bool]], str | None]] = []
+        self._left: list[tuple[str, list[Any], list[tuple[str, bool]], str | None]] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -156,16 +165,16 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what came with the report of a test."""
-        kept = getattr(report, "aggverify", None)
-        if kept is not None:
-            self._kept.append((report.nodeid, *kept))
+        left = getattr(report, "aggverify", None)
+        if left is not None:
+            self._left.append((report.nodeid, *left))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Every cause once with the tests it broke, what was done, and the reports."""
-        if not self._kept:
+        if not self._left:
             return
         from aggverify.testing.summary import summary_lines
 
         terminalreporter.section("aggverify")
-        for line in summary_lines(self._config, self._kept):
+        for line in summary_lines(self._config, self._left):
             terminalreporter.write_line(line)

@@ -26,7 +26,8 @@ class Result:
     """What came of one check on one reducer, its texts made harmless."""
 
     verdict: Verdict
-    """Its check alone; of expected failures, the first that is not as expected, or the first."""
+    """Of the whole run, with the line and the findings of its check alone; of expected failures,
+    the first that is not as expected, or the first."""
     expected: tuple[Expected, ...] = ()
     """What the test expects to fail, and all that was run."""
 
@@ -64,13 +65,16 @@ class Result:
         return "\n".join((codes, *text.findings(self.verdict)))
 
 
+_WITH_FINDINGS = (State.FAILED, State.HAZARD, State.WAIVED)
+
+
 def is_as_expected(verdict: Verdict) -> bool:
     """Whether it has findings, all of them accepted."""
     return bool(verdict.findings) and all(f.waived is not None for f in verdict.findings)
 
 
 @dataclass(slots=True)
-class Kept:
+class Leavings:
     """What a test leaves for the summary, as plain data that travels between workers."""
 
     verdicts: list[Any] = field(default_factory=list)
@@ -82,31 +86,36 @@ class Kept:
 
 
 def result(
-    bench: SessionState, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept
+    state: SessionState,
+    cell: ConformanceCell,
+    expected: Sequence[Expected],
+    left: Leavings,
+    test: str,
 ) -> Result:
     """Return the cell's check, done.
 
-    Fails, as an error of the test, where nothing can be judged.
+    ``test``: its node id. Fails, as an error of the test, where nothing can be judged.
     """
+    function = test.partition("[")[0]
     verdicts: list[Verdict] = []
     try:
-        verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
+        verdicts += [state.again(cell, e.stored, e.reason) for e in expected] or [state.run(cell)]
     except AggverifyError as error:
-        kept.error = f"{cell.target}: {error}"
-    if kept.error is not None:
-        line = escape.line(kept.error.partition("\n")[0])
-        if not bench.is_new(kept.error):
+        left.error = f"{cell.target}: {error}"
+    if left.error is not None:
+        line = escape.line(left.error.partition("\n")[0])
+        if not state.is_reported_by(test, f"{function}: {left.error}"):
             pytest.skip(f"not judged, as another test reports: {line}")
         pytest.fail(line, pytrace=False)
-    if expected or bench.is_new(f"the verdict of {cell.run_key}"):
-        kept.verdicts += map(codec.plain, verdicts)
+    if expected or state.is_reported_by(test, f"the verdict of {cell.run_key}"):
+        left.verdicts += map(codec.plain, verdicts)
     mine = [_of_check(verdict, cell.check) for verdict in verdicts]
-    kept.findings += [(f.id, f.fails) for verdict in mine for f in verdict.findings]
+    left.findings += [(f.id, f.fails) for verdict in mine for f in verdict.findings]
     other = (verdict for verdict in mine if not is_as_expected(verdict))
     found = Result(harmless(next(other, mine[0])), tuple(expected))
     if found.verdict.fails_at_once and not expected:
         broken = f"{cell.target}: {_briefly(found.verdict.findings[0])}"
-        if not bench.is_new(broken):
+        if not state.is_reported_by(test, f"{function}: {broken}"):
             pytest.skip(f"not judged, as another test fails: {broken}")
     elif (why := _not_judged(found)) is not None:
         pytest.fail(f"{cell.target}: {why}", pytrace=False)
@@ -114,10 +123,20 @@ def result(
 
 
 def _of_check(verdict: Verdict, name: str) -> Verdict:
-    """Return what the verdict has of one check; a failure on the simplest step is of all."""
+    """Return what the verdict has of one check.
+
+    A failure on the simplest step is of all. What a check finds on branches has the name of another
+    one: it is of the check that shows it, and of all checks where none does.
+    """
+    showing = {record.name for record in verdict.checks if record.state in _WITH_FINDINGS}
+    unnamed = showing.difference(finding.check for finding in verdict.findings)
+
+    def tests(finding: FindingRecord) -> set[str]:
+        return ({finding.check} if finding.check in showing else unnamed) or {name}
+
     findings = verdict.findings
     if not verdict.fails_at_once:
-        findings = tuple(finding for finding in findings if finding.check == name)
+        findings = tuple(finding for finding in findings if name in tests(finding))
     checks = tuple(record for record in verdict.checks if record.name == name)
     return replace(verdict, checks=checks or (_of_another_kind(name),), findings=findings)
 

@@ -58,13 +58,12 @@ class SessionState:
             self._selected[cell.run_key].append(cell)
         self._known: dict[str, Known] = {}
         self._stored: tuple[tuple[StoredCase, ...], tuple[str, ...]] | None = None
-        self._reported: set[str] = set()
+        self._reported: dict[str, str] = {}
+        """What was reported, and by which test."""
 
-    def is_new(self, what: str) -> bool:
-        """Whether no test of this process has reported that yet."""
-        new = what not in self._reported
-        self._reported.add(what)
-        return new
+    def is_reported_by(self, test: str, what: str) -> bool:
+        """Whether this test is the one that reports it: the first, however often that is run."""
+        return self._reported.setdefault(what, test) == test
 
     def run(self, cell: ConformanceCell) -> Verdict:
         """Return the verdict of all selected checks of the cell's reducer, mode and engine.
@@ -74,6 +73,8 @@ class SessionState:
         """
         key = cell.run_key
         if key not in self._known:
+            # Where something else than our own errors ends it, no test begins it again.
+            self._known[key] = "its run was stopped before there was a verdict"
             self._known[key] = once(key, self._shared, lambda: self._verified(cell))
         known = self._known[key]
         if isinstance(known, str):
@@ -120,7 +121,7 @@ class SessionState:
 
     def _checks(self, cell: ConformanceCell) -> list[Check]:
         """Of all tests of this run; those of expected failures run their stored case instead."""
-        names = {
+        names = {cell.check} | {
             each.check
             for each in self._selected[cell.run_key]
             if not expected_failures.of(each, self._root, self._report_dir)
@@ -132,8 +133,9 @@ class SessionState:
         for found in verdict.reports:
             try:
                 store.write(found.stored, self._report_dir)
-            except OSError as error:
-                subject = verdict.subject.noting(f"a case is not stored: {os_error_text(error)}")
+            except (OSError, InputError) as error:
+                why = os_error_text(error) if isinstance(error, OSError) else str(error)
+                subject = verdict.subject.noting(f"a case is not stored: {why}")
                 verdict = replace(verdict, subject=subject)
         return verdict
 
@@ -162,7 +164,7 @@ class SessionState:
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
         given = {**self._usual, **cell.options, **named}
-        for key in ("against", "adapter"):
+        for key in ("against", "adapter", "oracle"):
             if given.get(key):
                 given[key] = placed(given[key], self._root)
         return request(placed(cell.target, self._root), given)

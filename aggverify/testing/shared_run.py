@@ -9,8 +9,9 @@ import fcntl
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from aggverify import codec
 from aggverify.errors import AggverifyError
@@ -29,14 +30,19 @@ def once(key: str, directory: Path | None, run: Callable[[], Verdict]) -> Known:
     """
     if directory is None:
         return _known(run)
-    file = hashlib.sha256(key.encode()).hexdigest()[:32]
-    with _turn(directory / f"{file}.lock"):
-        if (directory / file).exists():
-            data = read_json(directory / file, "a verdict", MAX_BYTES)
+    name = hashlib.sha256(key.encode()).hexdigest()[:32]
+    try:
+        lock = (directory / f"{name}.lock").open("w")
+    except OSError:  # no room, say: each process runs it then
+        return _known(run)
+    with lock, _turn(lock):
+        if (directory / name).exists():
+            data = read_json(directory / name, "a verdict", MAX_BYTES)
             return data if isinstance(data, str) else codec.read(Verdict, data, "a verdict")
         found = _known(run)
         plain = found if isinstance(found, str) else codec.plain(found)
-        write_inside(directory, file, json.dumps(plain))
+        with suppress(OSError):
+            write_inside(directory, name, json.dumps(plain))
         return found
 
 
@@ -48,8 +54,7 @@ def _known(run: Callable[[], Verdict]) -> Known:
 
 
 @contextmanager
-def _turn(lock: Path) -> Iterator[None]:
+def _turn(lock: IO[str]) -> Iterator[None]:
     """Hold the lock, which one process at a time can, and which a process that dies releases."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield

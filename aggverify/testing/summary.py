@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +19,7 @@ from aggverify.testing import settings
 
 Tests = defaultdict[tuple[str, bool], list[str]]
 """Names by the finding they show, and whether it is a failure there."""
-Kept = tuple[str, Sequence[Any], Sequence[tuple[str, bool]], str | None]
+Left = tuple[str, Sequence[Any], Sequence[tuple[str, bool]], str | None]
 """A test's name, verdicts as plain data, ids of its findings and whether they fail, its error."""
 SHOWN_LABELS = ("executed", "tried", "slow", "margin", "warning", "established", "note")
 """Of the inventory; pytest itself reports what it skipped."""
@@ -28,19 +28,20 @@ Key = tuple[str, str, str, str, str, float | None]
 """Target, function, convention, engine, mode and divisor."""
 
 
-def summary_lines(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
+def summary_lines(config: pytest.Config, left: Sequence[Left]) -> Iterator[str]:
     """Yield a block for each reducer and mode; what could not be judged; the reports, written."""
     every: list[Any] = []
     tests = Tests(list)
-    for name, plain, findings, _ in kept:
+    for name, plain, findings, _ in left:
         every += [data for data in plain if data not in every]  # several workers read one run
         for which, fails in findings:
-            tests[which, fails].append(name)
+            if name not in tests[which, fails]:  # a test may be run again
+                tests[which, fails].append(name)
     verdicts = [codec.read(Verdict, data, "a verdict") for data in every]
     document = _document(verdicts)
     for verdict in harmless(document).verdicts:
         yield from _block(verdict, tests)
-    yield from _errors(kept)
+    yield from _errors(left)
     if not verdicts:
         return
     for each in formats.chosen(settings.formats(config)).values():
@@ -58,20 +59,24 @@ def _document(verdicts: Sequence[Verdict]) -> Document:
         key = (v.target, v.function, v.convention, v.engine, v.mode_name, v.divisor)
         groups[key].append(v)
     joined = tuple(map(_joined, groups.values()))
-    incomplete = next((v.incomplete for v in joined if v.incomplete), None)
-    code = 1 if any(v.fails for v in joined) else 0 if all(v.conforms for v in joined) else 2
+    incomplete = next((v.incomplete for v in verdicts if v.incomplete), None)
+    conforms = all(v.conforms for v in verdicts)
+    code = 1 if any(v.fails for v in verdicts) else 0 if conforms else 2
     return Document(SCHEMA, __version__, environment(), code, None, incomplete, joined, (), ())
 
 
 def _joined(parts: Sequence[Verdict]) -> Verdict:
     """Return the largest run with what others add: of expected failures, or with other options.
 
-    A finding that one test expects may fail another: the one that fails is kept.
+    Of a check what fails goes first, then what is not judged. A finding that one test expects may
+    fail another: the one that fails is kept.
     """
+    if len(parts) == 1:
+        return parts[0]
     ordered = sorted(parts, key=lambda verdict: -len(verdict.checks))
     checks: dict[str, CheckRecord] = {}
     for record in (record for part in ordered for record in part.checks):
-        if record.name not in checks or record.state is State.FAILED:
+        if record.name not in checks or _urgency(record) > _urgency(checks[record.name]):
             checks[record.name] = record
     findings: dict[str, FindingRecord] = {}
     for finding in (finding for part in ordered for finding in part.findings):
@@ -82,20 +87,29 @@ def _joined(parts: Sequence[Verdict]) -> Verdict:
         checks=tuple(checks.values()),
         findings=tuple(_by_cause(findings.values())),
         executed=sum(part.executed for part in parts),
+        worlds=dict(sum((Counter(part.worlds) for part in parts), Counter())),
+        incomplete=next((part.incomplete for part in ordered if part.incomplete), None),
         notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
     )
 
 
+def _urgency(record: CheckRecord) -> int:
+    """Return what may not be hidden by the same check of another run."""
+    if record.state is State.FAILED:
+        return 2
+    return int(record.state is State.NOT_JUDGED and not record.spoiled)
+
+
 def _by_cause(findings: Iterable[FindingRecord]) -> Iterator[FindingRecord]:
     """Yield the findings; those with one diagnosis have one cause, whichever runs made them."""
-    first: dict[tuple[object, ...], str] = {}
+    shown: dict[object, str] = {}
     for finding in findings:
-        if finding.diagnosis is None and not finding.bugs:
-            yield finding
-            continue
-        cause = (finding.diagnosis, finding.bugs, finding.factor)
-        shown = first.setdefault(cause, finding.same_cause_as or finding.id)
-        yield replace(finding, same_cause_as=None if shown == finding.id else shown)
+        known = finding.diagnosis is not None or finding.bugs
+        cause = (finding.diagnosis, finding.bugs, finding.factor) if known else finding.id
+        keys = (finding.id, finding.same_cause_as or finding.id, cause)
+        leader = next((shown[key] for key in keys if key in shown), finding.id)
+        shown.update(dict.fromkeys(keys, leader))
+        yield replace(finding, same_cause_as=None if leader == finding.id else leader)
 
 
 def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
@@ -120,10 +134,10 @@ def _cause(cause: Sequence[FindingRecord], tests: Tests) -> Iterator[str]:
                 yield f"  {did} {_named(names)} (case {finding.id})"
 
 
-def _errors(kept: Sequence[Kept]) -> Iterator[str]:
+def _errors(left: Sequence[Left]) -> Iterator[str]:
     """Yield what kept tests from being judged: each reason once."""
     stopped: dict[str, list[str]] = {}
-    for name, _, _, error in kept:
+    for name, _, _, error in left:
         if error is not None:
             stopped.setdefault(error, []).append(name)
     for error, names in stopped.items():

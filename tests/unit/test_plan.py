@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -15,9 +16,15 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
 from aggverify.run.opening import loaded
-from aggverify.run.planning.cost_estimate import estimate_cost
 from aggverify.run.planning.discovery import prepared
-from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
+from aggverify.run.planning.first_cases import first_cases
+from aggverify.run.planning.plan import (
+    Plan,
+    PlannedCheck,
+    looking_at_branches,
+    plan,
+    share,
+)
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
 from aggverify.world import Pool
@@ -128,16 +135,44 @@ def test_other_checks_can_be_planned() -> None:
     assert plan(Subject.of(CLAIM), []) == Plan(Subject.of(CLAIM), ())
 
 
+class Cost(NamedTuple):
+    """Cases of one check at most, listed, drawn, and for other checks on every branch."""
+
+    check: str
+    listed: int
+    drawn: int
+    branches: int
+
+
+def costs(of: Plan) -> list[Cost]:
+    """Of the checks that are run, in their order."""
+    return [
+        Cost(
+            entry.check.name,
+            sum(case in entry.space for case in first_cases(entry.check, of.subject, entry.space)),
+            entry.examples,
+            on_branches(of.subject) if entry.check.looks_at_branches else 0,
+        )
+        for entry in of.entries
+        if entry.instead is None and entry.space is not None
+    ]
+
+
+def on_branches(subject: Subject) -> int:
+    most = [entry.check.max_stored for entry in looking_at_branches(subject)]
+    each = subject.claim.budget.branches
+    return sum(each if own is None else min(each, own) for own in most)
+
+
 @pytest.mark.thorough
 def test_the_quick_profile_has_less_than_half_of_the_cases() -> None:
     """Each with some of every kind."""
     quick, ci, thorough = (
-        estimate_cost(plan(Subject.of(replace(CLAIM, budget=Budget(profile)))))
-        for profile in PROFILES
+        costs(plan(Subject.of(replace(CLAIM, budget=Budget(profile))))) for profile in PROFILES
     )
     assert [item.check for item in quick] == [item.check for item in ci]
-    assert sum(item.cases for item in quick) * 2 <= sum(item.cases for item in ci)
-    assert sum(item.cases for item in ci) * 10 < sum(item.cases for item in thorough)
+    assert sum(sum(item[1:]) for item in quick) * 2 <= sum(sum(item[1:]) for item in ci)
+    assert sum(sum(item[1:]) for item in ci) * 10 < sum(sum(item[1:]) for item in thorough)
     for few, many in zip(quick, ci, strict=True):
         assert few.listed and few.listed <= many.listed
         assert bool(few.drawn) == bool(many.drawn)
@@ -151,7 +186,7 @@ def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:
     with loaded(request, shared_pool) as (found, executor):
         planned = plan(prepared(found[0], executor), [check(name) for name in names])
         outcomes = [run_check(entry, executor) for entry in planned.entries]
-    assert [o.summary.cases for o in outcomes] == [item.cases for item in estimate_cost(planned)]
+    assert [o.summary.cases for o in outcomes] == [sum(item[1:]) for item in costs(planned)]
 
 
 def test_a_check_that_is_asked_for_alone_has_an_entry_even_where_it_says_nothing() -> None:

@@ -14,8 +14,6 @@ from aggverify.generation.space import Space
 from aggverify.run.search.drawing import MAX_BATCH, draws, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import Layout
-from aggverify.steps.notation import parse_step
 
 FOREVER = float("inf")
 
@@ -73,10 +71,3 @@ def test_a_search_that_is_late_still_draws_some() -> None:
     bench = Bench(most=1000)
     assert search(draws(Space(), 0), bench.submit, max_examples=1000, deadline=0.0) is None
     assert MIN_EXAMPLES <= len(bench.seen) <= MIN_EXAMPLES + 3 * MAX_BATCH
-
-
-WIDE = Space(max_dp=2, max_microbatches=130, lengths=(1,), holes=True)
-NEAR = Case(parse_step("2/11 1/1"), Layout((((0,),), ((1,),))), (0.0,) * 3)
-
-
-SEEDS = range(8)

@@ -75,9 +75,13 @@ class PlannedCheck:
         }
 
 
+OWN = 150
+"""Drawn cases, at most, that a check with its own cases counts as."""
+
+
 def share(entries: Sequence[PlannedCheck]) -> float:
     """Return the first entry's part of the time left for all of these: by the cases they draw."""
-    usual = [entry.examples or entry.subject.claim.budget.examples for entry in entries]
+    usual = [e.examples or min(OWN, e.subject.claim.budget.examples) for e in entries]
     drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
     return drawn[0] / sum(drawn) if drawn[0] else 0.0
 

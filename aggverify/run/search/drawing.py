@@ -24,7 +24,7 @@ from aggverify.steps.case import Case
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
 STEPS = 16
-"""Drawn at a time, with a seed of their own."""
+"""Drawn at a time, with a seed of their own; the first is always the simplest."""
 
 
 @lru_cache(maxsize=16)
@@ -69,6 +69,7 @@ def _some(space: Space, seed: str, layouts: int) -> list[Case]:
         phases=(Phase.generate,),
         database=None,
         deadline=None,
+        derandomize=True,
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
         backend=BACKEND,

@@ -56,7 +56,7 @@ def run_check(
 ) -> Outcome:
     """Run the entry, or report why it is not run; with what is known when it is stopped.
 
-    ``seen``: what earlier entries of the subject have seen, and is not looked for again.
+    ``seen``: what earlier entries of the subject have seen; this one adds to a copy.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
     ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases is
     limited only where a person asks for it. ``deadline``: of the whole command.
@@ -131,10 +131,10 @@ def _found(
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
     finding = run.run(examples=entry.examples, deadline=deadline)
-    if finding is None and check.only is None and run.clock() > deadline:
-        drawn = run.cases - len(run.stored_cases())
-        if drawn < entry.examples:
-            run.statistics.observer.cut_short.append(model.Cut(check.name, drawn, entry.examples))
+    late = check.only is None and run.clock() > deadline
+    if finding is None and late and run.drawn < entry.examples:
+        cut = model.Cut(check.name, run.drawn, entry.examples)
+        run.statistics.observer.cut_short.append(cut)
     if finding is None and check.looks_at_branches:
         _found_on_branches(run, reported, emit)
     # A check that runs last shows a branch, which in another dimension would be the same one.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aggverify.checks import Finding
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Submitted
 from aggverify.steps.case import Case
@@ -55,8 +56,15 @@ class Pipeline:
                 return judged
         else:
             judged = {}
+        try:
+            submitted = self._submit(cases)
+        except OutOfTime:
+            judged |= self.drain()  # it has been run: what it shows is not lost
+            if any(judged.values()):
+                return judged
+            raise
         before, self._cases = self._cases, cases
-        running, self._running = self._running, self._submit(cases)
+        running, self._running = self._running, submitted
         return judged if running is None else _judged(before, running)
 
     def drain(self) -> Judged:

@@ -24,7 +24,7 @@ from aggverify.generation.space import Space, folded, sizes
 from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
-from aggverify.run.planning.cost_estimate import first_cases
+from aggverify.run.planning.first_cases import first_cases
 from aggverify.run.search.dedup import same_cause, same_failure
 from aggverify.run.search.drawing import draws, search, stream_of
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
@@ -61,8 +61,10 @@ class CheckRun:
     found: Finding | None = None
     """The smallest case so far that shows it."""
     cases: int = 0
+    drawn: int = 0
+    """Of these, how many were drawn in the search."""
     judged: int = 0
-    """Of these, how many came to a result, a refusal or a finding: the rest is no evidence."""
+    """Of all, how many came to a result, a refusal or a finding: the rest is no evidence."""
     complete: bool = True
     """False when time ran out before the cases that are not drawn did."""
     not_judged: str | None = None
@@ -105,6 +107,7 @@ class CheckRun:
             self.found = self.stored_failure(deadline)
             return self.found if self.check.confirming is None else self._made_small()
         self.found = self.stored_failure()
+        before = self.cases
         self.found = self.found or search(
             stream_of(self.subject).cases(self.check.draws(self.space), examples),
             self._submit_in_time,
@@ -112,6 +115,7 @@ class CheckRun:
             deadline=deadline,
             clock=self.clock,
         )
+        self.drawn = self.cases - before
         return self._made_small()
 
     def _made_small(self) -> Finding | None:
@@ -305,11 +309,11 @@ class CheckRun:
         found = None
         for batch in _doubling(self._left):
             found = _first(pipeline.push(batch))
-            self.complete = self.clock() < deadline
             if found is not None:
                 self._left = chain(batch, self._left)  # no case of it has been judged
                 return found
-            if not self.complete:
+            if self.clock() >= deadline and (more := next(self._left, None)) is not None:
+                self._left, self.complete = chain([more], self._left), False
                 break
         return _first(pipeline.drain())
 

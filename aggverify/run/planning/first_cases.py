@@ -1,58 +1,15 @@
-"""What a plan costs before anything is run.
-
-Of each check: cases that are listed, that are drawn, and on which other checks are judged.
-"""
+"""What a check begins with, before anything is drawn: its lists, the corpus and the grid."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aggverify.checks import Check
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.corpus import corpus
 from aggverify.generation.space import Space
-from aggverify.run.planning.plan import Plan, looking_at_branches
 from aggverify.steps.case import Case
-
-
-@dataclass(frozen=True, slots=True)
-class CostItem:
-    """Cases of one check at most; each is run in all the variants that its check asks for."""
-
-    check: str
-    listed: int
-    drawn: int
-    branches: int = 0
-    """For other checks, on cases that it has found to take every branch."""
-
-    @property
-    def cases(self) -> int:
-        return self.listed + self.drawn + self.branches
-
-
-def estimate_cost(plan: Plan) -> tuple[CostItem, ...]:
-    """Of the checks that are run, in their order."""
-    return tuple(
-        CostItem(
-            entry.check.name,
-            _listed(entry.check, plan.subject, entry.space),
-            entry.examples,
-            _on_branches(plan.subject) if entry.check.looks_at_branches else 0,
-        )
-        for entry in plan.entries
-        if entry.instead is None and entry.space is not None
-    )
-
-
-def _on_branches(subject: Subject) -> int:
-    most = [entry.check.max_stored for entry in looking_at_branches(subject)]
-    each = subject.claim.budget.branches
-    return sum(each if own is None else min(each, own) for own in most)
-
-
-def _listed(check: Check, subject: Subject, space: Space) -> int:
-    return len([case for case in first_cases(check, subject, space) if case in space])
 
 
 def catalogue(check: Check) -> frozenset[Case]:
