@@ -83,7 +83,7 @@ def test_checks_are_chosen_and_a_run_ends_at_the_first_finding(cli: Cli, tmp_pat
     assert "PASS  2 of 2 verdicts pass" in ran.err and "(--only, --skip)" in ran.err
     bad = cli("check", RIGHT, "--only", "weights_are_the_mode")
     assert bad.code == 2 and "did you mean 'weights_are_the_modes'" in bad.err, bad
-    first = cli("check", WRONG, *LITTLE, "-x", "--report", "json")
+    first = cli("check", WRONG, RIGHT, *LITTLE, "-x", "--report", "json")
     assert first.code == 1, first
     [verdict] = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())["verdicts"]
     states = [c["state"] for c in verdict["checks"]]

@@ -29,7 +29,7 @@ def reduce(losses, batch):
 """
 
 
-def test_a_typo_is_told_once(suite: Suite) -> None:
+def test_a_typo_is_told_once_by_each_line(suite: Suite) -> None:
     made = suite(
         "test_all = aggverify.conformance('typo.py', modes='token_mean', checks=["
         "'linear_in_the_losses', 'weights_are_the_modes', 'padding_changes_nothing',"
@@ -42,7 +42,7 @@ def test_a_typo_is_told_once(suite: Suite) -> None:
     (made.path / "typo.py").write_text(TYPO)
     (made.path / "gone.py").write_text("import nowhere_at_all\n")
     ran = made.runpytest_inprocess(*WITHIN, "-rs")
-    ran.assert_outcomes(failed=1, errors=1, skipped=5)
+    ran.assert_outcomes(failed=2, errors=1, skipped=4)
     why = (
         "typo.py: AGV401 Raises an exception: rank 0: AttributeError: 'Tensor' object has no "
         "attribute 'summ'"
@@ -62,12 +62,12 @@ def test_a_typo_is_told_once(suite: Suite) -> None:
             gone,
             '  File "*gone.py", line 1, in <module>',
             "  not judged: *test_gone*, *test_gone*",
-            f"SKIPPED [[]4[]] *: not judged, as another test fails: {why}",
+            f"SKIPPED [[]3[]] *: not judged, as another test fails: {why}",
             f"SKIPPED [[]1[]] *: not judged, as another test reports: {gone}",
         ]
     )
     out = ran.stdout.str()
-    assert out.count("return losses.summ() / batch.num_tokens") == 1
+    assert out.count("return losses.summ() / batch.num_tokens") == 2
     assert out.count("import nowhere_at_all") == 1
     assert "During handling" not in out
 

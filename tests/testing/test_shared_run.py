@@ -49,6 +49,17 @@ def test_a_single_process_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_verdict_that_cannot_be_kept_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    assert once("a", tmp_path / "gone", lambda: VERDICT) is VERDICT
+    monkeypatch.setattr("aggverify.testing.shared_run.write_inside", full)
+    assert once("a", tmp_path, lambda: VERDICT) is VERDICT
+
+
 def test_a_run_that_is_interrupted_is_another_process_s_to_do(tmp_path: Path) -> None:
     def interrupted() -> Verdict:
         raise KeyboardInterrupt

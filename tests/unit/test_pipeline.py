@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks import CHECKS, Finding
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor, Submitted
 from aggverify.generation.space import Space
@@ -95,3 +96,21 @@ def test_a_failure_that_is_none_of_the_checks_business_loses_no_case() -> None:
     assert line.push([SECOND]) == {FIRST: None}
     assert line.drain() == {SECOND: None}
     assert said == ["start 1", "judge 1", "start 2", "judge 2"]
+
+
+def test_what_has_been_run_is_judged_when_time_is_over() -> None:
+    said: list[str] = []
+    started = pipeline(said, fails=False, finds=True)
+    started.push([FIRST])
+    started._submit = _out_of_time
+    assert [f and f.case for f in started.push([SECOND]).values()] == [FIRST]
+    nothing = pipeline(said, fails=False, finds=False)
+    nothing.push([FIRST])
+    nothing._submit = _out_of_time
+    with pytest.raises(OutOfTime):
+        nothing.push([SECOND])
+    assert said.count("judge 1") == 2
+
+
+def _out_of_time(cases: Sequence[Case]) -> Running:
+    raise OutOfTime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -43,6 +44,29 @@ def test_a_layout_is_folded_into_the_sizes_of_a_space(
     assert brought.layout.micro_batches == cells
     assert brought.layout.cp_size == cp
     assert (brought.step, brought.losses, brought.dtype) == (STEP, CASE.losses, "float32")
+
+
+@pytest.mark.parametrize(
+    "space", [Space(max_length=100), Space(max_microbatches=16), Space(max_extra_samples=30)]
+)
+def test_a_space_that_is_wider_than_the_stream_has_its_own_draws(space: Space) -> None:
+    usual = CaseStream((Space(),), lambda space, layouts=1: draws(space, 0, layouts))
+    assert [*islice(usual.cases(space, 20), 20)] == [*islice(draws(space, 0), 20)]
+
+
+def test_a_stream_that_was_interrupted_begins_anew() -> None:
+    stops = iter([5])
+
+    def draw(space: Space, layouts: int = 1) -> Iterator[Case]:
+        most = next(stops, None)
+        yield from islice(draws(space, 0, layouts), most)
+        if most is not None:
+            raise KeyboardInterrupt
+
+    broken = CaseStream((Space(),), draw)
+    with pytest.raises(KeyboardInterrupt):
+        list(islice(broken, 20))
+    assert [*islice(broken, 20)] == [*islice(draws(Space(), 0, 1), 20)]
 
 
 @pytest.mark.parametrize(
