@@ -78,7 +78,7 @@ ALONE = """
 
 Each wrong reducer written blind is run once more without the check that found it first
 (`python reports/verdicts.py ablate`). Where nothing else finds it, the check earns its place alone.
-Steps are those of `examples/slime/sample_mean.py` under the quick profile.
+Cases are those of `examples/slime/sample_mean.py` under the quick profile.
 
 """
 

@@ -85,6 +85,14 @@ class Cost:
     """Of all processes together."""
 
 
+GONE = """
+Two shapes are not in the table any more. Cases drawn towards a condition by branch distance
+(388 steps) found nine of these 602 alone: five were written for it and went with it, four are
+found without it today. Cases made for conditions that only went one way (273 steps) found two
+alone: `fused_rows_are_scaled_twice`, which is found without them, and
+`group_counts_from_probed_slots`, which is not."""
+
+
 def targets() -> list[Request]:
     """The wrong reducers."""
     own = [
@@ -253,6 +261,7 @@ def report(
         "| check | cases | steps |",
         "|---|---|---|",
         *(f"| `{name}` | {cases} | {steps} |" for name, (cases, steps) in checks.items()),
+        *GONE.split("\n"),
     ]
     return "\n".join([*lines, ""])
 

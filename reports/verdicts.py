@@ -1,4 +1,6 @@
-"""The golden table: what the quick profile says of every example, mutant and corpus reducer.
+"""The golden table: the quick profile's verdict on every example, mutant and corpus reducer.
+
+Of 200 of them it has that of the default profile too.
 
 ``python reports/verdicts.py record OUT.jsonl [--part 1/2] [--only WORD]`` runs the rows of
 ``tests/golden/rows.py`` in one process (rows that OUT has already are kept: interrupted, it goes

@@ -42,10 +42,10 @@ def stored() -> dict[str, tuple[str, str]]:
     return {row["name"]: (row["without"], row["instead"]) for row in map(json.loads, lines)}
 
 
-def table(golden: Mapping[str, Row], steps: Mapping[str, int]) -> Iterator[str]:
+def table(golden: Mapping[str, Row], cases: Mapping[str, int]) -> Iterator[str]:
     """Yield the table: of each check what it found first, and what nothing else finds.
 
-    ``steps``: of a right reducer, by check.
+    ``cases``: of a right reducer, by check.
     """
     first, again = blind(golden), stored()
     found = Counter(first.values())
@@ -53,18 +53,18 @@ def table(golden: Mapping[str, Row], steps: Mapping[str, int]) -> Iterator[str]:
     valid = {name: pair for name, pair in again.items() if first.get(name) == pair[0]}
     asked = Counter(check for check, _ in valid.values())
     alone = Counter(check for check, instead in valid.values() if not instead)
-    whole = sum(steps.values())
-    yield "| check | steps of a right reducer | finds first | run again | found by nothing else |"
+    whole = sum(cases.values())
+    yield "| check | cases of a right reducer | finds first | run again | found by nothing else |"
     yield "|---|---|---|---|---|"
     for check in sorted(found, key=lambda name: (-alone[name], -found[name])):
-        share = f"{steps.get(check, 0)} ({100 * steps.get(check, 0) / whole:.0f} %)"
+        share = f"{cases.get(check, 0)} ({100 * cases.get(check, 0) / whole:.0f} %)"
         lost = f"{alone[check]} ({100 * alone[check] / len(first):.1f} %)" if asked[check] else ""
         yield f"| `{check}` | {share} | {found[check]} | {asked[check]} | {lost} |"
-    idle = [c.name for c in CHECKS if c.name not in found and steps.get(c.name)]
-    total = sum(steps[name] for name in idle)
+    idle = [c.name for c in CHECKS if c.name not in found and cases.get(c.name)]
+    total = sum(cases[name] for name in idle)
     yield (
         f"\nNo blind one is found first by the {len(idle)} other checks that a right reducer is "
-        f"asked, with {total} steps ({100 * total / whole:.0f} %); mutants are found by them."
+        f"asked, with {total} cases ({100 * total / whole:.0f} %); mutants are found by them."
     )
 
 
@@ -72,8 +72,11 @@ def record(out: Path, part: str, only: str, golden: Mapping[str, Row], pool: Poo
     """Run each row that has not been run without its first check, and append it as a line."""
     number, count = map(int, part.split("/"))
     lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-    done = {json.loads(line)["name"] for line in lines} | stored().keys()
-    asked, wanted = requests(), [r for r in blind(golden).items() if only in r[1]]
+    first = blind(golden)
+    # A row whose first check is another one since is run again.
+    kept = {name for name, (check, _) in stored().items() if first.get(name) == check}
+    done = kept | {json.loads(line)["name"] for line in lines}
+    asked, wanted = requests(), [r for r in first.items() if only in r[1]]
     with out.open("a", encoding="utf-8") as file:
         for name, check in wanted[number - 1 :: count]:
             if name in done:
