@@ -33,7 +33,7 @@ def once(key: str, directory: Path | None, run: Callable[[], Verdict]) -> Known:
     name = hashlib.sha256(key.encode()).hexdigest()[:32]
     try:
         lock = (directory / f"{name}.lock").open("w")
-    except OSError:  # no room, say: each process runs it then
+    except OSError:  # no room, for example: each process runs it then
         return _known(run)
     with lock, _turn(lock):
         if (directory / name).exists():
