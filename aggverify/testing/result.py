@@ -15,6 +15,7 @@ from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
 from aggverify.model import CheckRecord, FindingRecord, Verdict, harmless
 from aggverify.report import text, view_model
+from aggverify.run.outcome.verdict import summary
 from aggverify.run.planning.plan import why_of_another_kind
 from aggverify.testing.expected_failures import Expected
 from aggverify.testing.parametrization import ConformanceCell
@@ -144,18 +145,7 @@ def _of_check(verdict: Verdict, name: str) -> Verdict:
 def _of_another_kind(name: str) -> CheckRecord:
     """Return the record of a check that a run has no line for."""
     known = check(name)
-    return CheckRecord(
-        name=name,
-        title=known.title,
-        tests=known.tests,
-        cases=0,
-        state=State.LEFT_OUT,
-        reason=why_of_another_kind(known),
-        refused=None,
-        established=None,
-        spoiled=False,
-        planned=0,
-    )
+    return summary(known, 0, State.LEFT_OUT, why_of_another_kind(known))
 
 
 def _not_judged(found: Result) -> str | None:

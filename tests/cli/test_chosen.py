@@ -90,6 +90,11 @@ def test_checks_are_chosen_and_a_run_ends_at_the_first_finding(cli: Cli, tmp_pat
     assert states.count("failed") == 1
     left = [c for c in verdict["checks"] if c["reason"] == ENDED]
     assert left and all(c["spoiled"] for c in left)
+    two = ("--mode", "sample_mean", "--mode", "prompt_mean")
+    modes = cli("check", RIGHT, *two, *LITTLE, "-x", "--report", "json")
+    assert modes.code == 1, modes
+    made = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    assert len(made["verdicts"]) == 1, "the second mode is not run"
     waived = cli("check", WRONG, *LITTLE, "-x", "--accept", "AGV202=known", "--report", "json")
     assert waived.code == 1, "what is accepted does not end it"
     assert "FAIL  AGV20" in waived.out

@@ -176,3 +176,24 @@ def test_started_elsewhere_and_told_by_settings(suite: Suite) -> None:
     done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True)
     assert "1 passed" in done.stdout, done.stdout
     assert "· token_mean · engine sum" in done.stdout
+
+
+def test_checks_of_tests_that_are_skipped_are_not_run(suite: Suite) -> None:
+    how = "modes=['token_mean'], max_examples=1, world=1"
+    made = suite(
+        f"test_it = aggverify.conformance('right.py', checks=['weights_are_the_modes'], {how})",
+        "test_other = pytest.mark.skip(reason='not now')(aggverify.conformance("
+        f"'right.py', checks=['padding_changes_nothing'], {how}))",
+    )
+    made.runpytest_inprocess(*WITHIN, "--aggverify-report=json").assert_outcomes(
+        passed=1, skipped=1
+    )
+    [verdict] = load(made.path / ".aggverify" / "verdict.json").verdicts
+    assert [check.name for check in verdict.checks] == ["weights_are_the_modes"]
+
+
+def test_a_format_that_is_none_ends_the_session_before_it_begins(suite: Suite) -> None:
+    made = suite("def test_it():", "    raise AssertionError")
+    ran = made.runpytest_subprocess("--aggverify-report=jsn")
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.fnmatch_lines(["ERROR: --aggverify-report: *jsn*"])

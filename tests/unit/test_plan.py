@@ -121,6 +121,8 @@ def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
         (20, Budget("ci"), 20),
         (None, Budget("ci"), 150),
         (20, Budget("ci", max_examples=10), 10),
+        (75, Budget("ci", max_examples=1000), 500),
+        (75, Budget("thorough"), 1500),
     ],
 )
 def test_only_checks_that_draw_fewer_than_others_draw_a_part(
