@@ -1,9 +1,8 @@
 """What each shape of the search costs and what it alone finds, in ``reports/shapes.md``.
 
 ``python reports/shapes.py`` runs each shape by itself on every wrong reducer of
-``tests/corpus/blind`` and ``tests/corpus/branches``, as many cases as the default run has, and the
-default run, check by check, on a right one. With ``ROWS.json``, what has been found is kept there,
-and a run that was broken off goes on.
+``tests/corpus/blind`` and ``tests/corpus/branches``, as many cases as the default run has. With
+``ROWS.json``, what has been found is kept there, and a run that was broken off goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from aggverify.run.outcome.statistics import RunStatistics  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
 from aggverify.run.search.drawing import draws, search  # noqa: E402
-from aggverify.run.search.entry_runner import on_branches, run_check  # noqa: E402
+from aggverify.run.search.entry_runner import on_branches  # noqa: E402
 from aggverify.run.search.runner import CheckRun  # noqa: E402
 from aggverify.run.session import prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
@@ -181,22 +180,6 @@ def import_torch() -> float:
     return both - before.children_user - before.children_system
 
 
-def costs(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
-    """Cases and steps of every check of a default run; the cost of each shape."""
-    rows, found = {}, {}
-    with loaded(RIGHT, pool) as (subjects, executor):
-        executor.begin()
-        subject = prepared(subjects[0], executor)
-        for entry in plan(subject).entries:
-            before = executor.executed
-            outcome = run_check(entry, executor)
-            if executor.executed > before:
-                rows[entry.check.name] = (outcome.summary.cases, executor.executed - before)
-    for shape in SHAPES:
-        found[shape] = cost(shape, NEEDS.get(shape, RIGHT), pool)
-    return rows, found
-
-
 def cost(shape: str, request: Request, pool: Pool) -> Cost:
     """Of one shape, on a right reducer whose ranks are up."""
     with loaded(request, pool) as (subjects, executor):
@@ -220,14 +203,8 @@ def up_to_eight() -> list[Case]:
     return [Case(step, Layout(ranks), (0.5,) * 8) for ranks in spread]
 
 
-def report(
-    found: Mapping[str, list[str]],
-    checks: Mapping[str, tuple[int, int]],
-    cost: Mapping[str, Cost],
-    torch: float,
-) -> str:
+def report(found: Mapping[str, list[str]], cost: Mapping[str, Cost], torch: float) -> str:
     """The report."""
-    total = sum(steps for _, steps in checks.values())
     lines = [
         "# Shapes",
         "",
@@ -255,12 +232,6 @@ def report(
         "",
         f"{len(found)} wrong reducers; {len(none)} are found by none of these: by other checks, by",
         "cases that are drawn around the lists, or not at all ([power](power.md)).",
-        "",
-        f"A default run of a right reducer: {total:,} steps.",
-        "",
-        "| check | cases | steps |",
-        "|---|---|---|",
-        *(f"| `{name}` | {cases} | {steps} |" for name, (cases, steps) in checks.items()),
         *GONE.split("\n"),
     ]
     return "\n".join([*lines, ""])
@@ -273,7 +244,7 @@ def main(arguments: Sequence[str]) -> None:
         found = json.loads(rows.read_text(encoding="utf-8"))
     torch = min(import_torch() for _ in range(3))
     with Pool(LIMITS) as pool:
-        checks, cost = costs(pool)
+        spend = {shape: cost(shape, NEEDS.get(shape, RIGHT), pool) for shape in SHAPES}
         for wanted in targets():
             name = wanted.target.rpartition(":")[2]
             if name not in found:
@@ -281,7 +252,7 @@ def main(arguments: Sequence[str]) -> None:
                 print(name, found[name], file=sys.stderr, flush=True)
                 if rows is not None:
                     rows.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    TABLE.write_text(report(found, checks, cost, torch), encoding="utf-8")
+    TABLE.write_text(report(found, spend, torch), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,34 @@
 """What only one check finds: wrong reducers written blind, run again without the check that found
 them first. The other checks ask the same cases in the same order, so that no other row changes.
+
+Beside it what each check costs: cases and steps of a right reducer, lines of its file.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
-from aggverify.checks import CHECKS
+from aggverify import checks
+from aggverify.checks import Check
+from aggverify.run.opening import loaded
+from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
+from aggverify.run.search.entry_runner import run_check
+from aggverify.run.session import prepared
 from aggverify.world import Pool
 from tests.golden.rows import Row, judged, requests
 from tests.golden.table import quick
 
 STORED = Path(__file__).parent / "ablation.jsonl"
+RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
 
 
 def first_check(row: Row) -> str | None:
@@ -36,48 +47,83 @@ def without(check: str, request: Request, pool: Pool) -> str:
     return first_check(judged(replace(request, skip=(check,)), pool)) or ""
 
 
-def stored() -> dict[str, tuple[str, str]]:
-    """Return, by row, the check that was left out and the one that found it instead."""
-    lines = STORED.read_text(encoding="utf-8").splitlines() if STORED.exists() else []
-    return {row["name"]: (row["without"], row["instead"]) for row in map(json.loads, lines)}
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a check: cases and steps that it takes of a right reducer, and the lines of its file."""
+
+    check: str
+    cases: int
+    steps: int
+    lines: int
 
 
-def table(golden: Mapping[str, Row], cases: Mapping[str, int]) -> Iterator[str]:
-    """Yield the table: of each check what it found first, and what nothing else finds.
+def costs(pool: Pool) -> Iterator[Cost]:
+    """Run a right reducer by default; yield the cost of every check it is asked."""
+    with loaded(RIGHT, pool) as (subjects, executor):
+        executor.begin()
+        for entry in plan(prepared(subjects[0], executor)).entries:
+            before = executor.executed
+            cases = run_check(entry, executor).summary.cases
+            if cases:
+                steps = executor.executed - before
+                yield Cost(entry.check.name, cases, steps, lines(entry.check))
 
-    ``cases``: of a right reducer, by check.
-    """
-    first, again = blind(golden), stored()
+
+def lines(check: Check) -> int:
+    """Return the lines of the file that a check is written in."""
+    names = (found.name for found in pkgutil.iter_modules(checks.__path__))
+    modules = [import_module(f"{checks.__name__}.{name}") for name in names]
+    [home] = [m for m in modules if any(value is check for value in vars(m).values())]
+    return len(inspect.getsource(home).splitlines())
+
+
+def stored() -> tuple[dict[str, tuple[str, str]], dict[str, Cost]]:
+    """Return by row the check left out and the one that found it instead; and costs by check."""
+    text = STORED.read_text(encoding="utf-8") if STORED.exists() else ""
+    rows = [json.loads(line) for line in text.splitlines()]
+    again = {row["name"]: (row["without"], row["instead"]) for row in rows if "name" in row}
+    return again, {row["check"]: Cost(**row) for row in rows if "name" not in row}
+
+
+def table(golden: Mapping[str, Row]) -> Iterator[str]:
+    """Yield the table: of each check what it found first, and what nothing else finds."""
+    first, (again, measured) = blind(golden), stored()
     found = Counter(first.values())
     # Rows whose first check has changed since have to be run again.
     valid = {name: pair for name, pair in again.items() if first.get(name) == pair[0]}
     asked = Counter(check for check, _ in valid.values())
     alone = Counter(check for check, instead in valid.values() if not instead)
-    whole = sum(cases.values())
-    yield "| check | cases of a right reducer | finds first | run again | found by nothing else |"
-    yield "|---|---|---|---|---|"
+    whole = sum(cost.steps for cost in measured.values())
+    yield "| check | lines | cases | steps | finds first | run again | found by nothing else |"
+    yield "|---|---|---|---|---|---|---|"
     for check in sorted(found, key=lambda name: (-alone[name], -found[name])):
-        share = f"{cases.get(check, 0)} ({100 * cases.get(check, 0) / whole:.0f} %)"
+        takes = "not asked | |"
+        if (cost := measured.get(check)) is not None:
+            share = f"{100 * cost.steps / whole:.0f} %"
+            takes = f"{cost.lines} | {cost.cases} | {cost.steps} ({share})"
         lost = f"{alone[check]} ({100 * alone[check] / len(first):.1f} %)" if asked[check] else ""
-        yield f"| `{check}` | {share} | {found[check]} | {asked[check]} | {lost} |"
-    idle = [c.name for c in CHECKS if c.name not in found and cases.get(c.name)]
-    total = sum(cases[name] for name in idle)
+        yield f"| `{check}` | {takes} | {found[check]} | {asked[check]} | {lost} |"
+    idle = [cost for cost in measured.values() if cost.check not in found]
+    steps = sum(cost.steps for cost in idle)
     yield (
-        f"\nNo blind one is found first by the {len(idle)} other checks that a right reducer is "
-        f"asked, with {total} cases ({100 * total / whole:.0f} %); mutants are found by them."
+        f"\nNo blind one is found first by the {len(idle)} other checks that this one is asked, "
+        f"with {steps} steps ({100 * steps / whole:.0f} %); mutants are found by them."
     )
 
 
 def record(out: Path, part: str, only: str, golden: Mapping[str, Row], pool: Pool) -> None:
     """Run each row that has not been run without its first check, and append it as a line."""
     number, count = map(int, part.split("/"))
-    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+    before = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     first = blind(golden)
     # A row whose first check is another one since is run again.
-    kept = {name for name, (check, _) in stored().items() if first.get(name) == check}
-    done = kept | {json.loads(line)["name"] for line in lines}
+    again, measured = stored()
+    kept = {name for name, (check, _) in again.items() if first.get(name) == check}
+    done = kept | {json.loads(line).get("name") for line in before}
     asked, wanted = requests(), [r for r in first.items() if only in r[1]]
     with out.open("a", encoding="utf-8") as file:
+        if not measured and not before:
+            file.writelines(json.dumps(asdict(cost)) + "\n" for cost in costs(pool))
         for name, check in wanted[number - 1 :: count]:
             if name in done:
                 continue

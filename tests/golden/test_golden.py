@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from aggverify import model
+from aggverify.checks import CHECKS, check
 from aggverify.execution.limits import LIMITS
 from aggverify.world import Pool
+from tests.conftest import ROOT
 from tests.golden import ablation, documents
 from tests.golden.rows import Row, judged, requests
 from tests.golden.table import differs, golden, sample
@@ -107,16 +109,28 @@ def test_every_format_of_a_stored_document_is_what_it_was(name: str) -> None:
 
 
 def test_what_is_left_out_is_what_found_a_reducer_first() -> None:
-    first = ablation.blind(GOLDEN)
-    assert {name: check for name, (check, _) in ablation.stored().items()}.items() <= first.items()
+    first, (again, _) = ablation.blind(GOLDEN), ablation.stored()
+    assert {name: check for name, (check, _) in again.items()}.items() <= first.items()
+
+
+COSTS = {"a": (3, 9, 70), "b": (1, 3, 8), "c": (2, 4, 50)}
+"""Cases, steps and lines."""
 
 
 def test_the_table_counts_what_nothing_else_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {f"wrong {n}": {"findings": [{"check": c, "fails": True}]} for n, c in enumerate("aab")}
     again = {"wrong 0": ("a", ""), "wrong 1": ("a", "b"), "wrong 2": ("c", "")}
-    monkeypatch.setattr(ablation, "stored", lambda: again)
-    lines = list(ablation.table(rows, {"a": 3, "b": 1}))
-    assert lines[2:4] == [
-        "| `a` | 3 (75 %) | 2 | 2 | 1 (33.3 %) |",
-        "| `b` | 1 (25 %) | 1 | 0 |  |",
+    costs = {name: ablation.Cost(name, *of) for name, of in COSTS.items()}
+    monkeypatch.setattr(ablation, "stored", lambda: (again, costs))
+    shown = list(ablation.table(rows))
+    assert shown[2:4] == [
+        "| `a` | 70 | 3 | 9 (56 %) | 2 | 2 | 1 (33.3 %) |",
+        "| `b` | 8 | 1 | 3 (19 %) | 1 | 0 |  |",
     ]
+    assert "by the 1 other checks that this one is asked, with 4 steps (25 %)" in shown[4]
+
+
+def test_lines_are_those_of_the_file_a_check_is_written_in() -> None:
+    poison = (ROOT / "aggverify/checks/poison.py").read_text("utf-8").count("\n")
+    assert ablation.lines(check("infinities_are_seen")) == poison
+    assert all(ablation.lines(each) for each in CHECKS)
