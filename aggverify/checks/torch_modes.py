@@ -84,6 +84,7 @@ CHECK = Check(
     judge=judge,
     max_examples=2,
     max_stored=6,
+    one_will_do=True,
     on_branches=as_it_is,
     of_weights=False,
     linear_only=True,

@@ -136,13 +136,15 @@ class Executor:
         self._unfit.clear()
         self.printed.clear()
         self.calm()
-        if AGAINST in self._others:
-            self._others[AGAINST].begin()
+        for other in self._others.values():
+            other.begin()
 
     def calm(self) -> None:
         """Forget what ran away or was ended so far; more time for each case stays granted."""
         self._retry_policy = RetryPolicy(self._retry_policy.seconds)
         self._template.calm()
+        for other in self._others.values():
+            other.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
         """Return the largest world up to ``wanted`` that there is room for, and why no larger one.
@@ -367,11 +369,14 @@ class Executor:
     @contextmanager
     def patient(self) -> Iterator[None]:
         """Every case gets the full processor time, also once one has run away."""
-        self._cpu_seconds = limits.CPU_SECONDS
+        every = (self, *self._others.values())
+        for each in every:
+            each._cpu_seconds = limits.CPU_SECONDS
         try:
             yield
         finally:
-            self._cpu_seconds = None
+            for each in every:
+                each._cpu_seconds = None
 
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import structs
 
@@ -68,7 +68,7 @@ def verify(
     """
     verdicts: list[RunVerdict] = []
     waivers = (*request.waivers, *known)
-    checks, narrowed = chosen(request.only, request.skip)
+    checks, skip, narrowed = chosen(request.only, request.skip)
 
     def ends(found: Sequence[ReportedFinding]) -> bool:
         """Whether one of these is the failure at which the command ends."""
@@ -93,6 +93,7 @@ def verify(
                     part=1 / (len(found) - n),
                     stopped=verdicts[-1].incomplete if verdicts else None,
                     checks=checks,
+                    skip=skip,
                     ends=ends,
                 )
             except KeyboardInterrupt:
@@ -108,8 +109,13 @@ def verify(
     return tuple(verdicts)
 
 
-def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], list[str]]:
-    """Return the checks that are run, and a note where those are not all; raises InputError."""
+def chosen(
+    only: Iterable[str], skip: Iterable[str]
+) -> tuple[Sequence[Check], Collection[str], list[str]]:
+    """Return the checks that are run, names of those to skip, and a note where not all are run.
+
+    Raises InputError for a name that no check has, or where none is left.
+    """
     every, names = installed(), [c.name for c in installed()]
     wanted, unwanted = (
         [name.strip() for text in texts for name in text.split(",") if name.strip()]
@@ -122,7 +128,7 @@ def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], l
     if not left:
         raise InputError("--only and --skip leave no check")
     note = f"only {len(left)} of {len(every)} checks were run (--only, --skip)"
-    return left, [note] * (len(left) < len(every))
+    return left, unwanted, [note] * (len(left) < len(every))
 
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
@@ -144,6 +150,7 @@ def examine(
     emit: Emit = lambda event: None,
     *,
     checks: Iterable[Check] = CHECKS,
+    skip: Collection[str] = (),
     before: StoredExamples = NOTHING,
     deadline: Deadline = NEVER,
     part: float = 1.0,
@@ -152,7 +159,8 @@ def examine(
 ) -> RunVerdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
-    ``before``: cases of earlier runs. ``part``: of the time left until the deadline. ``stopped``:
+    ``skip``: names of checks that are not judged on branches either. ``before``: cases of earlier
+    runs. ``part``: of the time left until the deadline. ``stopped``:
     why nothing is to be run. ``ends``: whether findings of a check are such that no other is run.
 
     What is raised on the way, Ctrl-C too, is raised on once the verdict known by then is emitted;
@@ -161,7 +169,7 @@ def examine(
     if subject.claim.compiled:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
     executor.begin()
-    work = _Work(subject, executor, tuple(checks), before)
+    work = _Work(subject, executor, tuple(checks), skip, before)
     try:
         if stopped is None and not work.fails_at_once(emit):
             work.prepare()
@@ -186,11 +194,12 @@ class _Work:
         subject: Subject,
         executor: Executor,
         checks: tuple[Check, ...],
+        skip: Collection[str],
         before: StoredExamples,
     ) -> None:
         self.subject, self._executor = subject, executor
         self.entries = plan(subject, checks).entries
-        self._checks = checks
+        self._checks, self._skip = checks, skip
         self._outcomes: list[Outcome] = []
         self._first: ReportedFinding | None = None
         self._before = before
@@ -263,6 +272,7 @@ class _Work:
                 emit,
                 seen=self._statistics,
                 before=self._before,
+                skip=self._skip,
                 seconds=seconds,
                 deadline=deadline,
             )
@@ -279,11 +289,11 @@ class _Work:
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
-        """Return what a first look reported, if its check was stopped before it found it."""
+        """Return what a first look reported, if its check came to no result."""
         if self._seen is None:
             return None
-        name = self._seen.check
-        if any(o.summary.name == name and (o.findings or not o.stopped) for o in self._outcomes):
+        mine = [o for o in self._outcomes if o.summary.name == self._seen.check]
+        if any(o.findings or o.summary.state is not State.NOT_JUDGED for o in mine):
             return None
         return ReportedFinding(stored_case(self.subject, self._seen), self._seen, None, True)
 

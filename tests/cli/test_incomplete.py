@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aggverify.errors import NotJudged
 from aggverify.execution.deadline import Deadline, OutOfTime
 from aggverify.run import session
 from aggverify.run.planning import resolution
@@ -145,3 +146,11 @@ def test_what_is_left_is_kept_for_confirming_and_for_reports() -> None:
     for way in (past.look, past.check):
         with pytest.raises(OutOfTime):
             way()
+
+
+def test_what_a_first_look_has_confirmed_stands_where_its_check_comes_to_no_result(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckRun, "run", raising(NotJudged("ranks are ended for lack of memory")))
+    ran = cli("check", WRONG, *LITTLE)
+    assert (ran.code, "AGV202" in ran.flat) == (1, True), ran.out

@@ -113,6 +113,13 @@ def test_what_is_left_out_is_what_found_a_reducer_first() -> None:
     assert {name: check for name, (check, _) in again.items()}.items() <= first.items()
 
 
+@pytest.mark.thorough
+def test_what_is_skipped_is_not_judged_on_branches_either(pool: Pool) -> None:
+    name = "wrong corpus.blind.configuration.settings:another_loss_in_validation 0"
+    check = ablation.blind(GOLDEN)[name]
+    assert ablation.without(check, REQUESTS[name], pool) != check
+
+
 COSTS = {"a": (3, 9, 70), "b": (1, 3, 8), "c": (2, 4, 50)}
 """Cases, steps and lines."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from aggverify.checks.base import failure_finding
 from aggverify.errors import NotJudged
+from aggverify.execution import limits
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
@@ -224,3 +225,23 @@ def test_ranks_are_not_launched_where_memory_is_short(monkeypatch: pytest.Monkey
     monkeypatch.setattr(resource_headroom, "no_memory_to_launch", lambda n: f"not for {n}")
     with pytest.raises(NotJudged, match=f"not for {CASE.layout.world_size}"):
         Executor(Small(8)).submit(SUBJECT, [RunSpec(CASE, where=LAUNCHED)])  # type: ignore[arg-type]
+
+
+RAN_AWAY = Fault("runaway", 0, "did not finish", 2)
+
+
+def test_all_of_a_subject_s_ranks_are_patient_and_begin_anew_together() -> None:
+    """Launched ones too: what ran away in one mode is given its full time in the next."""
+    launched = Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
+    executor = Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
+    executor._others[LAUNCHED] = launched
+    with executor.patient():
+        assert launched._cpu_seconds == limits.CPU_SECONDS
+    assert launched._cpu_seconds is None
+    for forget in (executor.calm, executor.begin):
+        launched._retry_policy._tried.add(1.0)
+        forget()
+        assert not launched._retry_policy._tried
+    launched._unfit[2] = "no room"
+    executor.begin()
+    assert not launched._unfit

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks import CHECKS, Finding
+from aggverify.errors import NotJudged
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor, Submitted
@@ -63,10 +64,43 @@ def test_every_stored_case_is_judged_after_a_finding_too(
     check = replace(CHECKS[0], stored=lambda subject: cases)
     run = CheckRun(check, PLAIN, Space(), executor, RunStatistics())
     found = run.stored_failure()
-    assert found is not None and len(seen) < 30
+    assert found is not None and run.found is found
+    assert len(seen) == len(set(seen)) < 30
     run.known.append(found)
     assert run.stored_failure() is None
     assert sorted(seen) == [float(n) for n in range(30)]
+
+
+def test_cases_that_are_put_back_are_left_out_once_the_space_is_smaller(executor: Executor) -> None:
+    """As after a hang over ranks, whose cases cost a world each."""
+    cases = [Case(FIRST.step, FIRST.layout, (float(n),)) for n in range(3)]
+    spread = Case(parse_step("1/1; 1/1"), Layout((((0,),), ((1,),))), (0.5, 0.5))
+    check = replace(CHECKS[0], stored=lambda subject: cases)
+    run = CheckRun(check, PLAIN, Space(max_dp=2), executor, RunStatistics())
+    run._left = iter(cases)
+    run._put_back([spread])
+    assert run._left is not None
+    assert next(run._left) == spread
+    run._put_back([spread])
+    run.space = Space(max_dp=1)
+    assert [case.losses[0] for case in run._left] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("finds", [True, False])
+def test_what_cannot_be_judged_takes_no_finding_away(finds: bool) -> None:
+    found = Finding("AGV402", "a check", "", FIRST, None) if finds else None
+    line = pipeline([], fails=False, finds=False)
+    line.push([SECOND])
+    line._running = Running(Submitted(_not_judged, lambda: False), lambda executions: [])
+    if found is not None:
+        assert line.rest({FIRST: found}) == {FIRST: found}
+        return
+    with pytest.raises(NotJudged):
+        line.rest({FIRST: None})
+
+
+def _not_judged() -> list[Execution]:
+    raise NotJudged("no memory")
 
 
 def test_the_next_cases_start_before_the_last_are_judged() -> None:
@@ -98,19 +132,19 @@ def test_a_failure_that_is_none_of_the_checks_business_loses_no_case() -> None:
     assert said == ["start 1", "judge 1", "start 2", "judge 2"]
 
 
-def test_what_has_been_run_is_judged_when_time_is_over() -> None:
+@pytest.mark.parametrize("stop", [OutOfTime(), NotJudged("no memory")], ids=["time", "room"])
+def test_what_has_been_run_is_judged_where_nothing_more_can_start(stop: BaseException) -> None:
+    def no_more(cases: Sequence[Case]) -> Running:
+        raise stop
+
     said: list[str] = []
     started = pipeline(said, fails=False, finds=True)
     started.push([FIRST])
-    started._submit = _out_of_time
+    started._submit = no_more
     assert [f and f.case for f in started.push([SECOND]).values()] == [FIRST]
     nothing = pipeline(said, fails=False, finds=False)
     nothing.push([FIRST])
-    nothing._submit = _out_of_time
-    with pytest.raises(OutOfTime):
+    nothing._submit = no_more
+    with pytest.raises(type(stop)):
         nothing.push([SECOND])
     assert said.count("judge 1") == 2
-
-
-def _out_of_time(cases: Sequence[Case]) -> Running:
-    raise OutOfTime

@@ -196,3 +196,9 @@ def test_a_check_that_is_asked_for_alone_has_an_entry_even_where_it_says_nothing
     [entry] = plan(Subject.of(CLAIM), [calls]).entries
     assert (entry.instead, entry.why_not) == (State.LEFT_OUT, "the function reduces losses")
     assert calls not in [each.check for each in plan(Subject.of(CLAIM)).entries]
+
+
+def test_a_check_that_is_skipped_does_not_look_at_branches() -> None:
+    subject, skip = Subject.of(CLAIM), ["leaves_its_arguments_alone"]
+    every, left = looking_at_branches(subject), looking_at_branches(subject, skip)
+    assert [e.check.name for e in every if e not in left] == skip

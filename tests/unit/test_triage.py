@@ -14,9 +14,12 @@ from msgspec import structs
 from aggverify.checks import CHECKS, Finding, formula
 from aggverify.diagnosis import WeightObservation, diagnose
 from aggverify.errors import NotJudged
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.report.view_model import facts
 from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.outcome.verdict import ReportedFinding
+from aggverify.run.search import entry_runner
 from aggverify.run.search import triage as triage
 from aggverify.run.search.runner import CheckRun
 from aggverify.run.search.triage import Evidence, triage_finding
@@ -186,3 +189,39 @@ def test_no_bug_is_named_for_samples_of_weight_0_that_no_rule_foretells() -> Non
     assert told is not None
     assert told.sentence == "some samples have weight 0 and are silently left out"
     assert told.bug is None
+
+
+class _OfVirtualRanks:
+    """The run of a check whose findings real ranks have to confirm."""
+
+    subject, check = PLAIN, next(check for check in CHECKS if check.confirming is not None)
+    statistics = RunStatistics()
+
+
+STOPPED = {
+    "time": OutOfTime(),
+    "ranks that cannot run": NotJudged("no memory"),
+}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize("stop", STOPPED.values(), ids=STOPPED)
+def test_what_stops_an_explanation_takes_no_finding_away(
+    stop: BaseException, confirmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And makes none of what virtual ranks alone have shown."""
+
+    def stops(run: CheckRun, finding: Finding, found: Evidence, seen: object) -> None:
+        found.confirmed = confirmed or None
+        raise stop
+
+    monkeypatch.setattr(entry_runner, "triage_finding", stops)
+    run: CheckRun = _OfVirtualRanks()  # type: ignore[assignment]
+    run.statistics.observer.doubted.clear()
+    reported: list[ReportedFinding] = []
+    raises = isinstance(stop, OutOfTime) or not confirmed
+    with pytest.raises(type(stop)) if raises else contextlib.nullcontext():
+        entry_runner._look_into(run, _found(), reported, lambda event: None)
+    assert len(reported) == confirmed
+    doubted = not confirmed and isinstance(stop, OutOfTime)
+    assert len(run.statistics.observer.doubted) == doubted

@@ -79,17 +79,6 @@ class BranchCoverage:
         if never:
             yield "AGVW18", _listed(never)
 
-    def missing(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
-        """Yield conditions that were only true or only false, each with its missing outcome.
-
-        Or that were so on several ranks; the first kind comes first.
-        """
-        for seen in (set(self.outcomes), _on(self.outcomes, SHARDED)):
-            for n, condition in enumerate(conditions):
-                ways = {2 * n, 2 * n + 1}
-                if len(ways & seen) == 1:
-                    yield condition, (ways - seen).pop()
-
     def _has_both(self, place: int) -> bool:
         return 2 * place in self.outcomes and 2 * place + 1 in self.outcomes
 

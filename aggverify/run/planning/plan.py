@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -121,9 +121,10 @@ def why_of_another_kind(check: Check) -> str:
     return "the function reduces losses" if check.of_calls else "the function reduces no losses"
 
 
-def looking_at_branches(subject: Subject) -> tuple[PlannedCheck, ...]:
-    """Of all checks those that are also judged on every branch, and are run of the subject."""
-    found = plan(subject, [check for check in CHECKS if check.on_branches]).entries
+def looking_at_branches(subject: Subject, skip: Collection[str] = ()) -> tuple[PlannedCheck, ...]:
+    """Of all checks but these those that are also judged on every branch of the subject."""
+    looking = [check for check in CHECKS if check.on_branches and check.name not in skip]
+    found = plan(subject, looking).entries
     return tuple(e for e in found if e.instead is None and e.space is not None)
 
 

@@ -110,5 +110,5 @@ def search(
             batch = []
     if batch and not any(judged.values()):
         judged.update(pipeline.push(batch))
-    judged.update(pipeline.drain())
-    return min(filter(None, judged.values()), key=lambda found: found.case.size, default=None)
+    found = filter(None, pipeline.rest(judged).values())
+    return min(found, key=lambda finding: finding.case.size, default=None)

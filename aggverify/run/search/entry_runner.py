@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
@@ -51,6 +51,7 @@ def run_check(
     *,
     seen: RunStatistics | None = None,
     before: StoredExamples = NOTHING,
+    skip: Collection[str] = (),
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
@@ -58,6 +59,7 @@ def run_check(
 
     ``seen``: what earlier entries of the subject have seen; this one adds to a copy.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
+    ``skip``: names of checks that are not judged on branches either.
     ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases is
     limited only where a person asks for it. ``deadline``: of the whole command.
     """
@@ -96,13 +98,14 @@ def run_check(
     try:
         _found_before(run, before, reported, emit)
         if not reported and not before.only:
-            _found(run, entry, ends, reported, emit)
+            _found(run, entry, ends, reported, emit, skip)
     except NotJudged as error:
         run.not_judged = str(error)
     except STOPS as stop:
         stopped = why(stop)
-        if run.found is not None and all(run.found is not r.finding for r in reported):
-            reported.append(_reported(run, run.found, Evidence()))
+        found = run.found or (None if reported else next(iter(run.reported), None))
+        if found is not None and all(found is not r.finding for r in reported):
+            _keep(run, found, Evidence(), reported)
     if run.peak_bytes and check.only_with:
         emit(Measured(check.name, executor.clock() - began, run.peak_bytes))
     least = 0 if before.only else entry.least
@@ -126,7 +129,12 @@ def _found_before(
 
 
 def _found(
-    run: CheckRun, entry: PlannedCheck, deadline: float, reported: list[ReportedFinding], emit: Emit
+    run: CheckRun,
+    entry: PlannedCheck,
+    deadline: float,
+    reported: list[ReportedFinding],
+    emit: Emit,
+    skip: Collection[str],
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
@@ -136,7 +144,7 @@ def _found(
         cut = model.Cut(check.name, run.drawn, entry.examples)
         run.statistics.observer.cut_short.append(cut)
     if finding is None and check.looks_at_branches:
-        _found_on_branches(run, reported, emit)
+        _found_on_branches(run, reported, emit, skip)
     # A check that runs last shows a branch, which in another dimension would be the same one.
     most = 1 if check.last else MOST
     for n in range(1, most + 1):
@@ -146,19 +154,21 @@ def _found(
         finding = run.further(finding, seed=seed + n) if n < most else None
 
 
-def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emit) -> None:
+def _found_on_branches(
+    run: CheckRun, reported: list[ReportedFinding], emit: Emit, skip: Collection[str]
+) -> None:
     """Add what another check finds on branches, found as its own."""
-    if (found := on_branches(run)) is not None:
+    if (found := on_branches(run, skip)) is not None:
         other, finding = found
         run.found = other.smaller(finding)
         _look_into(other, run.found, reported, emit)
 
 
-def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
+def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Finding] | None:
     """Return the first other check that finds something on cases that take every branch."""
     subject = run.subject
     cases = list(islice(run.on_branches(), subject.claim.budget.branches))
-    for entry in looking_at_branches(subject):
+    for entry in looking_at_branches(subject, skip):
         assert entry.space is not None and entry.check.on_branches is not None
         space = _as_wide(entry.space, run.space)
         other = CheckRun(
@@ -168,6 +178,9 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
         mine = [case for case in brought if case in space][: entry.check.max_stored]
         run.found = other.first_failure(mine)
         run.cases += other.cases
+        run.judged += other.judged
+        run.failures += other.failures
+        run.refusals += other.refusals
         if run.found is not None:
             return other, run.found
     return None
@@ -190,12 +203,13 @@ def _look_into(
     evidence = Evidence()
     try:
         triage_finding(run, finding, evidence, lambda seen: emit(Seen(seen)))
+    except NotJudged:
+        if not evidence.confirmed:
+            raise
+        # Only its explanation is missing.
     except STOPS:
-        _add(_reported(run, finding, evidence), reported, emit)
+        _keep(run, finding, evidence, reported, emit)
         raise
-    if run.check.confirming is not None and not evidence.confirmed:
-        run.statistics.observer.doubted.append(finding)
-        return
     finding = evidence.flaky or finding
     if finding.code == FLAKY:
         # One cause, whichever check it happened to: the others are judged on the runs that pass.
@@ -204,7 +218,21 @@ def _look_into(
         if where in run.statistics.observer.flaky:
             return
         run.statistics.observer.flaky.add(where)
-    _add(_reported(run, finding, evidence), reported, emit)
+    _keep(run, finding, evidence, reported, emit)
+
+
+def _keep(
+    run: CheckRun,
+    finding: Finding,
+    evidence: Evidence,
+    reported: list[ReportedFinding],
+    emit: Emit = lambda event: None,
+) -> None:
+    """Add a finding; what only virtual ranks have shown is no more than a doubt."""
+    if run.check.confirming is not None and not evidence.confirmed:
+        run.statistics.observer.doubted.append(finding)
+    else:
+        _add(_reported(run, finding, evidence), reported, emit)
 
 
 def _add(found: ReportedFinding, reported: list[ReportedFinding], emit: Emit) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aggverify.checks import Finding
+from aggverify.errors import NotJudged
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Submitted
@@ -58,7 +59,7 @@ class Pipeline:
             judged = {}
         try:
             submitted = self._submit(cases)
-        except OutOfTime:
+        except (OutOfTime, NotJudged):
             judged |= self.drain()  # it has been run: what it shows is not lost
             if any(judged.values()):
                 return judged
@@ -66,6 +67,23 @@ class Pipeline:
         before, self._cases = self._cases, cases
         running, self._running = self._running, submitted
         return judged if running is None else _judged(before, running)
+
+    def rest(self, judged: Judged) -> Judged:
+        """Return these results with those of what is still under way.
+
+        Where one is a finding already, nothing that keeps the rest from being judged takes it away.
+        """
+        try:
+            return judged | self.drain()
+        except NotJudged:
+            if not any(judged.values()):
+                raise
+            return judged
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is under way."""
+        return self._running is None
 
     def drain(self) -> Judged:
         """Judge what is still under way."""

@@ -21,7 +21,6 @@ from aggverify.execution.run_spec import as_run_spec
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
-from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.first_cases import first_cases
@@ -86,7 +85,6 @@ class CheckRun:
     """How many cases that were tried as smaller ones did not come to an end."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
-    _ran: BranchCoverage = field(default_factory=BranchCoverage)
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
     _rounds: bool | None = None
@@ -244,7 +242,6 @@ class CheckRun:
         self.talks |= any(e.communicates for e in mine)
         self.statistics.observer.covered.add(mine)
         if self.check.looks_at_branches:
-            self._ran.add(mine)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.statistics.observer.altered.update(name for e in mine for name in e.altered)
@@ -306,16 +303,26 @@ class CheckRun:
             # The space may become smaller before all of them are run.
             self._left = (case for case in cases if case in self.space)
         self.phase = Phase.STREAM if self.check.only is None else Phase.SPECIAL
-        found = None
         for batch in _doubling(self._left):
-            found = _first(pipeline.push(batch))
-            if found is not None:
-                self._left = chain(batch, self._left)  # no case of it has been judged
+            judged = pipeline.push(batch)
+            if (found := _first(judged)) is not None:
+                self.found = found  # should time end here
+                if pipeline.is_empty:
+                    self._put_back(batch)
+                # What is under way is judged as well, so that no result of it depends on timing.
+                pipeline.rest(judged)
                 return found
             if self.clock() >= deadline and (more := next(self._left, None)) is not None:
-                self._left, self.complete = chain([more], self._left), False
+                self._put_back([more])
+                self.complete = False
                 break
         return _first(pipeline.drain())
+
+    def _put_back(self, cases: Sequence[Case]) -> None:
+        """Have these run first where cases are asked for again, as far as they are in the space."""
+        assert self._left is not None
+        rest = chain(cases, self._left)
+        self._left = (case for case in rest if case in self.space)
 
     @property
     def refused(self) -> str | None:
