@@ -4,8 +4,9 @@ Of 200 of them it has that of the default profile too.
 
 ``python reports/verdicts.py record OUT.jsonl [--part 1/2] [--only WORD]`` runs the rows of
 ``tests/golden/rows.py`` in one process (rows that OUT has already are kept: interrupted, it goes
-on), ``keep OUT.jsonl ...`` makes them the table, ``compare OUT.jsonl ...`` prints what differs from
-it, and ``causes OUT.jsonl [BEFORE.jsonl]`` how often the cause that is named is the known one.
+on). ``keep OUT.jsonl ... --why WHY`` makes them the table and notes those that differ in
+``tests/golden/changed.jsonl``, ``compare OUT.jsonl ...`` prints what differs from it, and
+``causes OUT.jsonl [BEFORE.jsonl]`` how often the cause that is named is the known one.
 ``documents`` makes the stored documents, and what every format makes of them, anew.
 ``ablate OUT.jsonl [--part 1/2] [--only CHECK]`` runs wrong reducers without the check that found
 them first; appended to ``tests/golden/ablation.jsonl``, they are in the page of ``power.py``.
@@ -66,7 +67,10 @@ def main(arguments: Sequence[str]) -> None:
         recording.add_argument("--part", default="1/1", help="K/N: the K-th of N equal parts")
         recording.add_argument("--only", default="", help=what)
     for name in ("keep", "compare"):
-        commands.add_parser(name).add_argument("rows", type=Path, nargs="+")
+        reading = commands.add_parser(name)
+        reading.add_argument("rows", type=Path, nargs="+")
+        if name == "keep":
+            reading.add_argument("--why", default="", help="the reason for those that differ")
     commands.add_parser("documents")
     known = commands.add_parser("causes")
     known.add_argument("rows", type=Path)
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         with Pool(LIMITS) as pool:
             documents.keep(documents.made(pool))
     elif given.command == "keep":
-        table.keep(read(given.rows), requests())
+        table.keep(read(given.rows), requests(), given.why)
     elif given.command == "compare":
         lines = compared(read(given.rows))
         print("\n".join(lines) or "No row differs.")

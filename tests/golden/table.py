@@ -11,6 +11,8 @@ from typing import Any
 from tests.golden.rows import BY_DEFAULT, Row
 
 STORED = Path(__file__).parent / "verdicts.json.xz"
+CHANGED = Path(__file__).parent / "changed.jsonl"
+"""Rows whose verdict became another one when they were recorded anew: what differed, and why."""
 ALWAYS = (
     "mutant corpus.micro_batches:configured_steps 0",
     "mutant corpus.ratios:penalty_over_what_is_here 1",
@@ -32,12 +34,24 @@ def quick(rows: Mapping[str, Row], kind: str = "") -> dict[str, Row]:
     return {k: row for k, row in rows.items() if k.startswith(kind) and not k.endswith(BY_DEFAULT)}
 
 
-def keep(rows: Mapping[str, Row], wanted: Container[str]) -> None:
-    """Store rows, a line each, over those of the same name; those that are not wanted go."""
-    every = (golden() if STORED.exists() else {}) | dict(rows)
+def keep(rows: Mapping[str, Row], wanted: Container[str], why: str = "") -> None:
+    """Store rows, a line each, over those of the same name; those that are not wanted go.
+
+    ``why``: the reason for those that differ from what was stored, which are noted with it. Raises
+    ValueError where there are any and no reason.
+    """
+    before = golden() if STORED.exists() else {}
+    known = {name: row for name, row in rows.items() if name in before}
+    changed = {n: what for n, row in known.items() if (what := differs(before[n], row))}
+    if changed and not why:
+        raise ValueError(f"{len(changed)} rows differ, and no --why is given: {min(changed)} …")
+    every = before | dict(rows)
     kept = {name: row for name, row in every.items() if name in wanted}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept))
     STORED.write_bytes(lzma.compress(f"{{\n{lines}\n}}\n".encode()))
+    noted = ({"row": name, "differs": what, "why": why} for name, what in changed.items())
+    with CHANGED.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in noted)
 
 
 def verdict(row: Row) -> dict[str, Any]:

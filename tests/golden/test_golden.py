@@ -17,7 +17,7 @@ from aggverify.checks import CHECKS, check
 from aggverify.execution.limits import LIMITS
 from aggverify.world import Pool
 from tests.conftest import ROOT
-from tests.golden import ablation, documents
+from tests.golden import ablation, documents, table
 from tests.golden.rows import Row, judged, requests
 from tests.golden.table import differs, golden, sample
 
@@ -55,6 +55,27 @@ def test_what_is_accepted_is_of_a_row_and_has_a_reason() -> None:
     for name, entry in ACCEPTED.items():
         assert name in GOLDEN
         assert entry["differs"] and entry["why"]
+
+
+def test_every_row_that_was_changed_has_a_reason() -> None:
+    for line in map(json.loads, table.CHANGED.read_text("utf-8").splitlines()):
+        assert line["row"] in GOLDEN
+        assert " → " in line["differs"] and line["why"]
+
+
+def test_a_row_becomes_another_one_for_a_reason_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STORED", "CHANGED"):
+        monkeypatch.setattr(table, name, tmp_path / name)
+    table.keep({"a": row(), "b": row()}, "ab")
+    with pytest.raises(ValueError, match="1 rows differ"):
+        table.keep({"a": row(), "b": row(exit=0)}, "ab")
+    table.keep({"a": row(), "b": row(exit=0)}, "ab", "so it is")
+    assert golden() == {"a": row(), "b": row(exit=0)}
+    assert json.loads(table.CHANGED.read_text("utf-8")) == {
+        "row": "b", "differs": "exit 1 → 0", "why": "so it is",
+    }  # fmt: skip
 
 
 def test_no_right_reducer_is_blamed() -> None:
