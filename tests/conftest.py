@@ -37,6 +37,18 @@ EXAMPLES = ROOT / "examples"
 
 SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
 """Seeds of the searches whose smallest case is pinned; ``tox -e quality`` takes twenty."""
+PART = os.environ.get("AGGVERIFY_PART", "1/1")
+"""K/N: the K-th of N parts of what is asked for, so that machines can share the exhaustive suite."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other parts, after ``-m`` and ``-k`` have left out theirs."""
+    number, count = map(int, PART.split("/"))
+    others = [item for n, item in enumerate(items) if n % count != number - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = items[number - 1 :: count]
 
 
 _WITH_ITS_OWN = Pool.__init__

@@ -6,7 +6,8 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 
@@ -15,6 +16,7 @@ from aggverify.cli import commands
 from aggverify.conventions import CONVENTIONS
 from aggverify.engines import ENGINES
 from aggverify.world.faults import FaultKind
+from tests import conftest
 
 
 @pytest.fixture
@@ -62,3 +64,17 @@ def test_of_every_command(items: list[pytest.Function]) -> None:
 
 def test_of_every_kind_of_fault(items: list[pytest.Function]) -> None:
     assert set(get_args(FaultKind)) - said(items, {"play"}) - marked(items, "fault") == set()
+
+
+@pytest.mark.parametrize("part, left", [("1/1", "abcde"), ("1/2", "ace"), ("2/2", "bd")])
+def test_parts_share_what_is_asked_for(
+    part: str, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "PART", part)
+    gone: list[str] = []
+    hook = SimpleNamespace(pytest_deselected=lambda items: gone.extend(items))
+    items: list[Any] = list("abcde")
+    config: Any = SimpleNamespace(hook=hook)
+    conftest.pytest_collection_modifyitems(config, items)
+    assert items == list(left)
+    assert sorted([*items, *gone]) == list("abcde")
