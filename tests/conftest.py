@@ -38,7 +38,7 @@ EXAMPLES = ROOT / "examples"
 SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
 """Seeds of the searches whose smallest case is pinned; ``tox -e quality`` takes twenty."""
 PART = os.environ.get("AGGVERIFY_PART", "1/1")
-"""K/N: the K-th of N parts of what is asked for, so that machines can share the exhaustive suite."""
+"""K/N: the K-th of N parts of what is asked for: machines can share the exhaustive suite."""
 
 
 @pytest.hookimpl(trylast=True)

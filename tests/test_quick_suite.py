@@ -72,9 +72,12 @@ def test_parts_share_what_is_asked_for(
 ) -> None:
     monkeypatch.setattr(conftest, "PART", part)
     gone: list[str] = []
-    hook = SimpleNamespace(pytest_deselected=lambda items: gone.extend(items))
+
+    def deselected(items: list[str]) -> None:
+        gone.extend(items)
+
     items: list[Any] = list("abcde")
-    config: Any = SimpleNamespace(hook=hook)
+    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=deselected))
     conftest.pytest_collection_modifyitems(config, items)
     assert items == list(left)
     assert sorted([*items, *gone]) == list("abcde")
