@@ -95,12 +95,8 @@ class Code:
     also loses tokens."""
     if_nonlinear: str = ""
     """The code that reports the same of a non-linear objective, where that is another one."""
-    of_a_step: bool = False
-    """Whether one case shows it, without special runs: the corpus of hard cases must have one."""
     compares: bool = False
     """Whether runs are compared, so that state that one of them leaves behind can look like it."""
-    of_runs: bool = False
-    """Whether only the records of a real run show it: no reducer is an example."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""

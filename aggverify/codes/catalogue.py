@@ -5,22 +5,20 @@ from __future__ import annotations
 from aggverify.codes.base import Code, Diagnosed, Effect, Symptom
 
 CATALOGUE: tuple[Code, ...] = (
-    Code("AGV101", "Weights are not the mode's", of_a_step=True),
+    Code("AGV101", "Weights are not the mode's"),
     Code(
         "AGV102",
         "Reported loss is not the scalar whose gradient is taken",
         "medium",
         consequence="leaves training alone, but what it reports is not the objective",
         diagnosed=Diagnosed.VALUE,
-        of_a_step=True,
     ),
-    Code("AGV103", "Weights are not finite", diagnosed=Diagnosed.NOT_FINITE, of_a_step=True),
+    Code("AGV103", "Weights are not finite", diagnosed=Diagnosed.NOT_FINITE),
     Code(
         "AGV104",
         "Reported loss is not finite, the weights are",
         consequence="makes the reported loss NaN or infinite",
         diagnosed=Diagnosed.NOT_FINITE,
-        of_a_step=True,
     ),
     Code(
         "AGV105",
@@ -35,20 +33,17 @@ CATALOGUE: tuple[Code, ...] = (
         "AGV111",
         "Not finite when something is fully masked",
         diagnosed=Diagnosed.NOT_FINITE,
-        of_a_step=True,
     ),
-    Code("AGV112", "Wrong weights when something is fully masked", of_a_step=True),
+    Code("AGV112", "Wrong weights when something is fully masked"),
     Code(
         "AGV121",
         "Values behind the mask reach the loss",
         diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
     ),
     Code(
         "AGV122",
         "Values behind the mask reach the gradient",
         diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
     ),
     Code(
         "AGV123",
@@ -57,7 +52,6 @@ CATALOGUE: tuple[Code, ...] = (
         promise="poison",
         consequence="makes the loss NaN wherever a value behind the mask is not finite",
         diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
     ),
     Code(
         "AGV124",
@@ -66,7 +60,6 @@ CATALOGUE: tuple[Code, ...] = (
         promise="poison",
         consequence="makes gradients NaN wherever a value behind the mask is not finite",
         diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
     ),
     Code(
         "AGV125",
@@ -86,7 +79,6 @@ CATALOGUE: tuple[Code, ...] = (
         effect=Effect.HAZARD,
         consequence="goes on training where a loss is infinite",
         diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
     ),
     Code(
         "AGV128",
@@ -107,7 +99,6 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.NOT_LINEAR,
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
-        of_a_step=True,
         compares=True,
     ),
     Code(
@@ -117,7 +108,6 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.CONSTANT_ADDED,
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
-        of_a_step=True,
         compares=True,
     ),
     Code(
@@ -126,40 +116,33 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.NOT_LINEAR,
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
-        of_a_step=True,
         compares=True,
     ),
-    Code("AGV141", "Padding changes the weights", of_a_step=True),
-    Code("AGV142", "Masked or rejected tokens change the weights of others", of_a_step=True),
+    Code("AGV141", "Padding changes the weights"),
+    Code("AGV142", "Masked or rejected tokens change the weights of others"),
     Code(
         "AGV201",
         "Result depends on context-parallel size",
         if_nonlinear="AGV211",
-        of_a_step=True,
     ),
-    Code("AGV202", "Result depends on the split into micro-batches", splits=True, of_a_step=True),
-    Code("AGV203", "Result depends on data-parallel size", splits=True, of_a_step=True),
-    Code(
-        "AGV204", "Result depends on the combination of parallel sizes", splits=True, of_a_step=True
-    ),
+    Code("AGV202", "Result depends on the split into micro-batches", splits=True),
+    Code("AGV203", "Result depends on data-parallel size", splits=True),
+    Code("AGV204", "Result depends on the combination of parallel sizes", splits=True),
     Code(
         "AGV205",
         "Result depends on the order of samples, ids, micro-batches or ranks",
-        of_a_step=True,
     ),
     Code(
         "AGV206",
         "A split prompt group silently changes the weights",
         splits=True,
         field="prompt groups",
-        of_a_step=True,
     ),
     Code(
         "AGV207",
         "An auxiliary term has other weights in another layout or step",
         symptom=Symptom.AUXILIARY_TERM,
         diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
         compares=True,
     ),
     Code(
@@ -168,7 +151,6 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.PARTIAL_WINDOW,
         diagnosed=Diagnosed.SYMPTOM,
         unsteady=True,
-        of_a_step=True,
         compares=True,
     ),
     Code(
@@ -185,14 +167,12 @@ CATALOGUE: tuple[Code, ...] = (
         "AGV211",
         "A non-linear objective depends on context-parallel size",
         symptom=Symptom.STATISTIC_PER_SHARD,
-        of_a_step=True,
     ),
     Code(
         "AGV212",
         "Selection by value depends on the split",
         symptom=Symptom.SELECTION,
         diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
     ),
     Code(
         "AGV214",
@@ -221,7 +201,6 @@ CATALOGUE: tuple[Code, ...] = (
         "AGV301",
         "Counts or accumulates in too low a precision",
         about_rounding=True,
-        of_a_step=True,
     ),
     Code("AGV302", "Rounds more than the bound allows", "warning", Effect.WARNING),
     Code(
@@ -395,7 +374,7 @@ CATALOGUE: tuple[Code, ...] = (
     ),
     Code("AGV521", "Two paths give different weights on the same step"),
     *(
-        Code(code, title, diagnosed=Diagnosed.SYMPTOM, consequence=consequence, of_runs=True)
+        Code(code, title, diagnosed=Diagnosed.SYMPTOM, consequence=consequence)
         for code, title, consequence in (
             ("AGV601", "Tokens that no rank weighs", "trains on fewer tokens than it loads"),
             ("AGV602", "Tokens that are weighed twice", "trains on some tokens several times"),
