@@ -106,7 +106,7 @@ class Code(Part, frozen=True):
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""
     explanation: Explanation | None = None
-    """A person's own; those of the catalogue stand in the TOML files next to this module."""
+    """A person's own; those of the catalogue stand in its TOML files, with the traits."""
 
 
 class Example(Part, frozen=True, kw_only=True):
