@@ -165,6 +165,7 @@ _NAMES = {
     str: "text",
     bool: "true or false",
     int: "an integer",
+    float: "a number",
     int | float: "a number",
     Double: "a double in hex",
     Fraction: "a fraction",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Literal
+
+from aggverify.codec import Part
 
 Severity = Literal["high", "medium", "warning"]
 
 
-class Effect(Enum):
+class Effect(StrEnum):
     """What a finding does to the verdict; ``run.outcome.verdict`` makes an exit code of it."""
 
     FAILS = "fails"
@@ -19,14 +20,19 @@ class Effect(Enum):
     """Tested, but weakly: counted apart from findings."""
 
 
-class Diagnosed(Enum):
+class Diagnosed(StrEnum):
     """What a finding is diagnosed from; a step that gave no weights, from how it failed."""
 
-    WEIGHTS = "weights observed over all layouts"
-    VALUE = "reported losses observed over all layouts"
-    NOT_FINITE = "which losses and gradients are not finite, over all layouts and empty units"
-    BEHIND_THE_MASK = "weights at masked tokens, and what each kind of value does there"
-    SYMPTOM = "the finding alone: its check has seen everything there is to see"
+    WEIGHTS = "weights"
+    """Those observed over all layouts."""
+    VALUE = "value"
+    """The reported losses observed over all layouts."""
+    NOT_FINITE = "not finite"
+    """Which losses and gradients are not finite, over all layouts and empty units."""
+    BEHIND_THE_MASK = "behind the mask"
+    """The weights at masked tokens, and what each kind of value does there."""
+    SYMPTOM = "symptom"
+    """The finding alone: its check has seen everything there is to see."""
 
 
 class Symptom(StrEnum):
@@ -58,8 +64,7 @@ class Symptom(StrEnum):
     WRONG_LABEL = "wrong label"
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Part, frozen=True):
     """A stable code by its meaning, never renumbered."""
 
     code: str
@@ -69,7 +74,7 @@ class Code:
     consequence: str = ""
     """What it does to a training run, where that is not expressed in weights: "makes training
     hang"."""
-    symptom: str = Symptom.NONE
+    symptom: Symptom = Symptom.NONE
     """A sign of every finding with this code, for the table of known bugs."""
     diagnosed: Diagnosed = Diagnosed.WEIGHTS
     promise: str = ""
@@ -95,21 +100,16 @@ class Code:
     also loses tokens."""
     if_nonlinear: str = ""
     """The code that reports the same of a non-linear objective, where that is another one."""
-    of_a_step: bool = False
-    """Whether one case shows it, without special runs: the corpus of hard cases must have one."""
     compares: bool = False
     """Whether runs are compared, so that state that one of them leaves behind can look like it."""
-    of_runs: bool = False
-    """Whether only the records of a real run show it: no reducer is an example."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""
     explanation: Explanation | None = None
-    """A person's own; those of the catalogue stand in the TOML files next to this module."""
+    """A person's own; those of the catalogue stand in its TOML files, with the traits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Part, frozen=True, kw_only=True):
     """The smallest step on which a mutant fails with the code, in the notation of steps.
 
     ``expected`` and ``actual`` are the weight of ``token``; where no weight is read, ``says`` is a
@@ -148,8 +148,7 @@ class Example:
     says: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Part, frozen=True):
     """What ``aggverify explain`` prints about a code; warnings have no example."""
 
     meaning: str

@@ -1,442 +1,51 @@
-"""Every code of the tool's own, with its traits. Data: one entry a code."""
+"""Every code of the tool's own, with its traits and texts: one entry of a TOML file a code."""
 
 from __future__ import annotations
 
-from aggverify.codes.base import Code, Diagnosed, Effect, Symptom
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-CATALOGUE: tuple[Code, ...] = (
-    Code("AGV101", "Weights are not the mode's", of_a_step=True),
-    Code(
-        "AGV102",
-        "Reported loss is not the scalar whose gradient is taken",
-        "medium",
-        consequence="leaves training alone, but what it reports is not the objective",
-        diagnosed=Diagnosed.VALUE,
-        of_a_step=True,
-    ),
-    Code("AGV103", "Weights are not finite", diagnosed=Diagnosed.NOT_FINITE, of_a_step=True),
-    Code(
-        "AGV104",
-        "Reported loss is not finite, the weights are",
-        consequence="makes the reported loss NaN or infinite",
-        diagnosed=Diagnosed.NOT_FINITE,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV105",
-        "Trained on a label that is not the next token",
-        consequence="trains positions on other tokens than their next",
-        symptom=Symptom.WRONG_LABEL,
-        diagnosed=Diagnosed.SYMPTOM,
-        failure="wrong label",
-        ends_the_run=True,
-    ),
-    Code(
-        "AGV111",
-        "Not finite when something is fully masked",
-        diagnosed=Diagnosed.NOT_FINITE,
-        of_a_step=True,
-    ),
-    Code("AGV112", "Wrong weights when something is fully masked", of_a_step=True),
-    Code(
-        "AGV121",
-        "Values behind the mask reach the loss",
-        diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV122",
-        "Values behind the mask reach the gradient",
-        diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV123",
-        "NaN or infinity behind the mask reaches the loss",
-        effect=Effect.HAZARD,
-        promise="poison",
-        consequence="makes the loss NaN wherever a value behind the mask is not finite",
-        diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV124",
-        "NaN or infinity behind the mask reaches the gradient",
-        effect=Effect.HAZARD,
-        promise="poison",
-        consequence="makes gradients NaN wherever a value behind the mask is not finite",
-        diagnosed=Diagnosed.BEHIND_THE_MASK,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV125",
-        "Refuses what is claimed",
-        consequence="refuses training steps that it is claimed to take",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV126",
-        "A scaled loss does not scale its gradient",
-        consequence="trains with other gradients wherever the loss is scaled before backward",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV127",
-        "Hides an infinite loss that is not masked",
-        effect=Effect.HAZARD,
-        consequence="goes on training where a loss is infinite",
-        diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV128",
-        "Another loss where no gradient is wanted",
-        "medium",
-        consequence="reports another loss in validation than in training",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV129",
-        "Autocast changes the weights",
-        consequence="trains with other gradients under autocast",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV131",
-        "Weights depend on the losses: the reducer is not linear",
-        symptom=Symptom.NOT_LINEAR,
-        diagnosed=Diagnosed.SYMPTOM,
-        varies_losses=True,
-        of_a_step=True,
-        compares=True,
-    ),
-    Code(
-        "AGV132",
-        "A constant is added to the loss",
-        "medium",
-        symptom=Symptom.CONSTANT_ADDED,
-        diagnosed=Diagnosed.SYMPTOM,
-        varies_losses=True,
-        of_a_step=True,
-        compares=True,
-    ),
-    Code(
-        "AGV133",
-        "Scaled losses do not scale the loss",
-        symptom=Symptom.NOT_LINEAR,
-        diagnosed=Diagnosed.SYMPTOM,
-        varies_losses=True,
-        of_a_step=True,
-        compares=True,
-    ),
-    Code("AGV141", "Padding changes the weights", of_a_step=True),
-    Code("AGV142", "Masked or rejected tokens change the weights of others", of_a_step=True),
-    Code(
-        "AGV201",
-        "Result depends on context-parallel size",
-        if_nonlinear="AGV211",
-        of_a_step=True,
-    ),
-    Code("AGV202", "Result depends on the split into micro-batches", splits=True, of_a_step=True),
-    Code("AGV203", "Result depends on data-parallel size", splits=True, of_a_step=True),
-    Code(
-        "AGV204", "Result depends on the combination of parallel sizes", splits=True, of_a_step=True
-    ),
-    Code(
-        "AGV205",
-        "Result depends on the order of samples, ids, micro-batches or ranks",
-        of_a_step=True,
-    ),
-    Code(
-        "AGV206",
-        "A split prompt group silently changes the weights",
-        splits=True,
-        field="prompt groups",
-        of_a_step=True,
-    ),
-    Code(
-        "AGV207",
-        "An auxiliary term has other weights in another layout or step",
-        symptom=Symptom.AUXILIARY_TERM,
-        diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
-        compares=True,
-    ),
-    Code(
-        "AGV208",
-        "A partial accumulation window changes the weights",
-        symptom=Symptom.PARTIAL_WINDOW,
-        diagnosed=Diagnosed.SYMPTOM,
-        unsteady=True,
-        of_a_step=True,
-        compares=True,
-    ),
-    Code(
-        "AGV209",
-        "An auxiliary term is a mean per micro-batch",
-        "medium",
-        effect=Effect.HAZARD,
-        consequence="weighs a term by micro-batches, which is right only where that is its design",
-        symptom=Symptom.MEANT,
-        diagnosed=Diagnosed.SYMPTOM,
-        compares=True,
-    ),
-    Code(
-        "AGV211",
-        "A non-linear objective depends on context-parallel size",
-        symptom=Symptom.STATISTIC_PER_SHARD,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV212",
-        "Selection by value depends on the split",
-        symptom=Symptom.SELECTION,
-        diagnosed=Diagnosed.SYMPTOM,
-        of_a_step=True,
-    ),
-    Code(
-        "AGV214",
-        "Clips something else than the step's whole gradient",
-        symptom=Symptom.CLIPPED,
-        diagnosed=Diagnosed.SYMPTOM,
-        consequence="trains with other gradients wherever a clip acts",
-        compares=True,
-    ),
-    Code(
-        "AGV215",
-        "Importance weights or filters by ratio depend on the layout",
-        symptom=Symptom.RATIOS,
-        diagnosed=Diagnosed.SYMPTOM,
-        splits=True,
-        compares=True,
-    ),
-    Code(
-        "AGV216",
-        "A ratio that overflows makes the loss NaN",
-        symptom=Symptom.OVERFLOWS,
-        diagnosed=Diagnosed.SYMPTOM,
-        consequence="makes a step NaN where a ratio to the rollout policy overflows",
-    ),
-    Code(
-        "AGV301",
-        "Counts or accumulates in too low a precision",
-        about_rounding=True,
-        of_a_step=True,
-    ),
-    Code("AGV302", "Rounds more than the bound allows", "warning", Effect.WARNING),
-    Code(
-        "AGV401",
-        "Raises an exception",
-        consequence="makes training steps raise",
-        symptom=Symptom.EXCEPTION,
-        failure="exception",
-        ends_the_run=True,
-    ),
-    Code(
-        "AGV402",
-        "Ranks wait for each other forever",
-        consequence="makes training hang",
-        symptom=Symptom.BLOCKED,
-        failure="blocked",
-        ends_the_run=True,
-        costs_a_world=True,
-    ),
-    Code(
-        "AGV403",
-        "A rank died",
-        consequence="kills a rank",
-        failure="died",
-        ends_the_run=True,
-        costs_a_world=True,
-    ),
-    Code(
-        "AGV404",
-        "Ranks issue different collectives",
-        consequence="makes training hang or mixes up results",
-        symptom=Symptom.BLOCKED,
-        failure="diverged",
-        costs_a_world=True,
-        spoils=("collectives",),
-    ),
-    Code(
-        "AGV405",
-        "Ranks disagree on the result",
-        symptom=Symptom.RANKS_DISAGREE,
-        failure="disagree",
-    ),
-    Code(
-        "AGV406",
-        "A rank never comes back",
-        consequence="makes training hang",
-        failure="runaway",
-        ends_the_run=True,
-        costs_a_world=True,
-    ),
-    Code(
-        "AGV407",
-        "The same step twice gives different results",
-        symptom=Symptom.NOT_REPEATABLE,
-        diagnosed=Diagnosed.SYMPTOM,
-        unsteady=True,
-        compares=True,
-    ),
-    Code(
-        "AGV408",
-        "Result depends on the steps before",
-        symptom=Symptom.STATE_KEPT,
-        diagnosed=Diagnosed.SYMPTOM,
-        unsteady=True,
-    ),
-    Code(
-        "AGV409",
-        "Compiled, it gives something else",
-        consequence="gives other gradients once compiled",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV411",
-        "Does not wait for an asynchronous collective",
-        consequence="computes with what has not arrived yet",
-        diagnosed=Diagnosed.SYMPTOM,
-        unsteady=True,
-    ),
-    Code(
-        "AGV412",
-        "Launched ranks give something else",
-        consequence="gives other gradients in ranks that a trainer launches",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV413",
-        "The library's own engine gives something else",
-        consequence="gives other gradients in the engine that trainers run",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV414",
-        "The same step passes and fails",
-        consequence="makes some training steps fail, and the same ones pass",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV501",
-        "Returns something no trainer can use",
-        symptom=Symptom.UNUSABLE,
-        failure="breach",
-        ends_the_run=True,
-    ),
-    Code(
-        "AGV502",
-        "Changes its arguments in place",
-        "medium",
-        symptom=Symptom.ARGUMENTS_CHANGED,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV503",
-        "Switching the mode changes nothing",
-        symptom=Symptom.MODE_IGNORED,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV504",
-        "Accepts a call that cannot be right",
-        "medium",
-        symptom=Symptom.MISUSE_ACCEPTED,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV505",
-        "Does not do what a right call asks for",
-        "medium",
-        consequence="refuses or mistakes what is right",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV511",
-        "Logged loss is not the scalar whose gradient is taken",
-        "medium",
-        consequence="leaves training alone, but what it logs is not the objective",
-        symptom=Symptom.LOGGED_LOSS,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV512",
-        "Logs of ranks or micro-batches cannot be merged",
-        "medium",
-        consequence="leaves training alone, but its logs cannot be merged",
-        symptom=Symptom.LOGS_DIFFER,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV513",
-        "A logged number depends on the layout",
-        "medium",
-        consequence="leaves training alone, but logs another number in another layout",
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV514",
-        "Values behind the mask reach a log",
-        "medium",
-        consequence="leaves training alone, but logs what masked and padded positions hold",
-        symptom=Symptom.MASKED_LOGGED,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code(
-        "AGV515",
-        "NaN or infinity behind the mask reaches a log",
-        "medium",
-        effect=Effect.HAZARD,
-        promise="poison",
-        consequence="logs NaN wherever a value behind the mask is not finite",
-        symptom=Symptom.MASKED_LOGGED,
-        diagnosed=Diagnosed.SYMPTOM,
-    ),
-    Code("AGV521", "Two paths give different weights on the same step"),
-    *(
-        Code(code, title, diagnosed=Diagnosed.SYMPTOM, consequence=consequence, of_runs=True)
-        for code, title, consequence in (
-            ("AGV601", "Tokens that no rank weighs", "trains on fewer tokens than it loads"),
-            ("AGV602", "Tokens that are weighed twice", "trains on some tokens several times"),
-            (
-                "AGV603",
-                "Padding, dummies or masked tokens have a weight",
-                "trains on what no one meant to train on",
-            ),
-            ("AGV604", "Counts of another optimizer step", ""),
-            ("AGV605", "A term has other weights than the losses", ""),
-            ("AGV606", "Gradients are reduced otherwise than by the engine", ""),
-        )
-    ),
-    *(
-        Code(code, title, "warning", Effect.WARNING)
-        for code, title in (
-            ("AGVW01", "Masks were never ragged"),
-            ("AGVW02", "No prompt group was ever split"),
-            ("AGVW03", "Nothing was ever fully masked"),
-            ("AGVW07", "Another mode would have passed as well"),
-            ("AGVW09", "No parallel layout was run"),
-            ("AGVW17", "Lines or branches of the reducer never ran"),
-            ("AGVW18", "Lines or branches of the reducer never ran on several ranks"),
-            ("AGVW08", "The time ran out"),
-            ("AGVW10", "No mode to compare with"),
-            ("AGVW11", "Leaves global state changed"),
-            ("AGVW12", "Ranks were ended from outside"),
-            ("AGVW19", "There was no room for the largest worlds"),
-            ("AGVW20", "Seen in one process that was every rank in turn, and nowhere else"),
-            ("AGVW21", "Prompt groups span optimizer steps"),
-            ("AGVW22", "Optimizer steps of different sizes"),
-            ("AGVW23", "Records end within one"),
-            ("AGVW24", "Ranks that recorded nothing"),
-        )
-    ),
-    *(
-        Code(code, title, "warning", Effect.WARNING, quiet=True)
-        for code, title in (
-            ("AGVW04", "NCCL was not used"),
-            ("AGVW05", "More ranks than cores"),
-            ("AGVW06", "Not everything is claimed"),
-        )
-    ),
-)
+from aggverify import codec
+from aggverify.codes.base import Code, Explanation
+from aggverify.errors import InputError, shown, unknown
+
+TEXTS = Explanation.__struct_fields__
+TRAITS = tuple(name for name in Code.__struct_fields__ if name not in ("code", "explanation"))
+
+
+class CodeEntry(NamedTuple):
+    """A code, and what it means to people."""
+
+    code: Code
+    explanation: Explanation
+
+
+def read(name: str, data: object) -> CodeEntry:
+    """Return the entry of that name; raises InputError naming it, and the key that is wrong."""
+    if not isinstance(data, dict):
+        raise InputError(f"{name} must be a table, got {shown(data)}")
+    for key in data:
+        if key not in TRAITS + TEXTS:
+            raise unknown(f"key of {name}", key, TRAITS + TEXTS)
+    traits, texts = ({k: data[k] for k in keys if k in data} for keys in (TRAITS, TEXTS))
+    code = codec.read(Code, {"code": name, **traits}, name)
+    return CodeEntry(code, codec.read(Explanation, texts, name))
+
+
+def stored(folder: Traversable) -> dict[str, CodeEntry]:
+    """Return the entries of every TOML file in a folder, in order of the files' names."""
+    found: dict[str, Any] = {}
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            data = tomllib.loads(file.read_text("utf-8"))
+            if twice := found.keys() & data.keys():
+                raise InputError(f"{file.name}: already in another file: {', '.join(twice)}")
+            found |= data
+    return {name: read(name, data) for name, data in found.items()}
+
+
+CATALOGUE: Mapping[str, CodeEntry] = MappingProxyType(stored(files(__package__)))

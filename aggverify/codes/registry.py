@@ -11,7 +11,7 @@ from aggverify.codes.base import Code
 from aggverify.codes.catalogue import CATALOGUE
 from aggverify.errors import InputError, unknown
 
-_known: dict[str, Code] = {known.code: known for known in CATALOGUE}
+_known: dict[str, Code] = {name: entry.code for name, entry in CATALOGUE.items()}
 CODES: Mapping[str, Code] = MappingProxyType(_known)
 """Every code by its name, in order; a view that shows what is registered later."""
 OWN = re.compile(r"AGV9\d\d")

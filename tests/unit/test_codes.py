@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aggverify
 from aggverify.codes import CODES, Code, Effect, Explanation, Symptom, code_of_failure, registered
+from aggverify.codes.catalogue import read, stored
 from aggverify.codes.explanations import explanation
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.errors import InputError
@@ -18,6 +20,8 @@ from tests.verdicts import report, subject, verdict, written
 
 NAMING = ("coverage_observer.py", "branch_coverage.py", "properties.py")
 HAZARD = Code("AGV901", "Right only for finite values", effect=Effect.HAZARD)
+ENTRY = {"title": "Is wrong", "meaning": "It is wrong.", "fix": "Mend it."}
+EXAMPLE = {"mutant": "a.b", "reducer": "", "check": "c", "mode": "token_mean"}
 
 
 def test_no_module_outside_the_registry_treats_a_code_by_its_name() -> None:
@@ -93,3 +97,62 @@ def test_two_meanings_of_one_code_are_refused() -> None:
     ):
         pass
     assert "AGV901" not in CODES
+
+
+def test_an_entry_has_the_traits_and_the_texts_of_a_code() -> None:
+    more = {"severity": "medium", "spoils": ["collectives"], "symptom": "blocked", "quiet": True}
+    code, texts = read("AGV701", ENTRY | more | {"example": EXAMPLE | {"losses": [1.0]}})
+    assert code == Code(
+        *("AGV701", "Is wrong", "medium"),
+        spoils=("collectives",),
+        symptom=Symptom.BLOCKED,
+        quiet=True,
+    )
+    assert (texts.meaning, texts.fix, texts.bugs) == ("It is wrong.", "Mend it.", ())
+    assert texts.example is not None and texts.example.losses == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"titel": "y"}, "unknown key of AGV701 'titel'; did you mean 'title'"),
+        ({"meanin": "y"}, "unknown key of AGV701 'meanin'; did you mean 'meaning'"),
+        ({"code": "AGV702"}, "unknown key of AGV701 'code'"),
+        ({"title": 1}, "AGV701.title must be text, got 1"),
+        ({"severity": "low"}, "AGV701.severity must be 'high' or 'medium' or 'warning', got 'low'"),
+        ({"effect": "fail"}, "AGV701.effect must be 'fails' or 'hazard' or .*, got 'fail'"),
+        ({"diagnosed": "values"}, "AGV701.diagnosed must be 'weights' or .*, got 'values'"),
+        ({"symptom": "block"}, "AGV701.symptom must be .* or 'blocked' or .*, got 'block'"),
+        ({"splits": "yes"}, "AGV701.splits must be true or false, got 'yes'"),
+        ({"spoils": [1]}, r"AGV701.spoils\[0\] must be text, got 1"),
+        ({"fix": ["x"]}, r"AGV701.fix must be text, got \['x'\]"),
+        ({"example": {"mutant": "a.b"}}, "AGV701.example lacks reducer, check, mode"),
+        ({"example": EXAMPLE | {"divisor": "2"}}, "AGV701.example.divisor must be a number"),
+        ({"more": [EXAMPLE | {"stepp": ""}]}, r"unknown key of AGV701.more\[0\] 'stepp'"),
+    ],
+)
+def test_what_is_wrong_in_an_entry_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read("AGV701", ENTRY | changes)
+
+
+@pytest.mark.parametrize("key", ENTRY)
+def test_what_an_entry_lacks_is_named(key: str) -> None:
+    with pytest.raises(InputError, match=f"AGV701 lacks {key}"):
+        read("AGV701", {k: v for k, v in ENTRY.items() if k != key})
+
+
+def test_what_is_no_entry_is_refused() -> None:
+    with pytest.raises(InputError, match="AGV701 must be a table, got 3"):
+        read("AGV701", 3)
+
+
+def test_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:
+    text = "title = 'Is wrong'\nmeaning = 'It is wrong.'\nfix = 'Mend it.'\n"
+    (tmp_path / "8.toml").write_text(f"[AGV801]\n{text}")
+    (tmp_path / "7.toml").write_text(f"[AGV702]\n{text}[AGV701]\n{text}")
+    (tmp_path / "notes.md").write_text("no entries")
+    assert list(stored(tmp_path)) == ["AGV702", "AGV701", "AGV801"]
+    (tmp_path / "9.toml").write_text(f"[AGV702]\n{text}")
+    with pytest.raises(InputError, match=r"9\.toml: already in another file: AGV702"):
+        stored(tmp_path)
