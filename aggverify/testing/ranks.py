@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aggverify.errors import AggverifyError, InputError
+from aggverify.execution.deadline import NEVER
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS, RankKind
 from aggverify.execution.subject import Subject
@@ -42,9 +43,14 @@ class SharedRanks:
     """All ranks of one process; ``close`` ends them, and does nothing the second time."""
 
     def __init__(self) -> None:
+        self.deadline = NEVER
+        """Of what is run now; while ranks are waited for it raises OutOfTime."""
         self._pool: Pool | None = None
         self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
         self._failed: dict[Key, AggverifyError] = {}
+
+    def _turn(self) -> None:
+        self.deadline.check()
 
     def of(self, wanted: Request) -> Loaded:
         """Return the request's reducer, loaded; too many loaded ones end the least recently used.
@@ -71,7 +77,7 @@ class SharedRanks:
     def _opened(self, wanted: Request) -> Loaded:
         target, paths = parse_target(wanted.target), [path for path in sys.path if path]
         if self._pool is None:
-            self._pool = Pool(LIMITS)
+            self._pool = Pool(replace(LIMITS, turn=self._turn))
         wanted = placed(wanted, self._pool)
         with ExitStack() as stack:
             template = stack.enter_context(

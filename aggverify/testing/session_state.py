@@ -17,6 +17,7 @@ from aggverify.files import os_error_text
 from aggverify.model import Verdict
 from aggverify.oracles import OracleError
 from aggverify.report.document import written
+from aggverify.run.opening import in_time
 from aggverify.run.outcome import store
 from aggverify.run.outcome.events import Event, Finished
 from aggverify.run.outcome.store import StoredCase
@@ -150,14 +151,18 @@ class SessionState:
         emit: Callable[[Event], None] = lambda event: None,
         deadline: Deadline = NEVER,
     ) -> RunVerdict:
+        self._ranks.deadline = deadline
         try:
-            loaded = self._ranks.of(wanted)
-            subject = _chosen(loaded.subjects(wanted), cell).noting(*notes)
-            return examine(
-                subject, loaded.executor, emit, checks=checks, before=before, deadline=deadline
-            )
+            with in_time():
+                loaded = self._ranks.of(wanted)
+                subject = _chosen(loaded.subjects(wanted), cell).noting(*notes)
+                return examine(
+                    subject, loaded.executor, emit, checks=checks, before=before, deadline=deadline
+                )
         except OracleError as error:  # a person's own oracle can be wrong on any step
             raise InputError(str(error)) from None
+        finally:
+            self._ranks.deadline = NEVER
 
     def _request(self, cell: ConformanceCell) -> Request:
         """Return the test's options, and where it gives none, the suite's."""

@@ -150,3 +150,12 @@ def test_compiled_everywhere_where_that_is_said(suite: Suite) -> None:
     ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(["*_ test_compiled[[]weights_are_the_modes[]] _*"])
+
+
+def test_an_import_that_takes_too_long_is_an_error_in_time(suite: Suite) -> None:
+    made = suite("test_it = aggverify.conformance('slow.py', checks='weights_are_the_modes')")
+    (made.path / "slow.py").write_text("import time\ntime.sleep(100)\n")
+    ran = made.runpytest_inprocess(*WITHIN, "--aggverify-max-time", "2")
+    ran.assert_outcomes(errors=1)
+    ran.stdout.fnmatch_lines(["*--max-time was over before anything could be judged*"])
+    assert ran.duration < 50
