@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 ROUNDS = 3
 RIGHT = (
-    ("nothing to close with", [str(EXAMPLES / "native" / "sum" / "token_mean.py")]),
+    ("no library engine to end with", [str(EXAMPLES / "native" / "sum" / "token_mean.py")]),
     ("closed under the library's engine", [str(EXAMPLES / "native" / "mean" / "token_mean.py")]),
     (
         "issues collectives: also launched ranks",

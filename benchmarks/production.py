@@ -74,7 +74,7 @@ def run(executor: Executor, subject: Subject, case: Case) -> tuple[float, int]:
     assert done.weights is not None, done.failure
     expected = subject.expected(case.step)
     assert expected is not None
-    worst = worst_weight(done.weights, expected, subject.roundings, case.dtype)
+    worst = worst_weight(done.weights, expected, subject.roundings_on(case.step), case.dtype)
     assert worst is None, worst
     return time.perf_counter() - start, done.peak_bytes
 

@@ -126,7 +126,8 @@ def observation(subject: Subject, execution: Execution) -> Observation:
     mismatch = None
     if weights is not None and expected is not None:
         precision = lowest_precision(subject, case)
-        mismatch = worst_weight(weights, expected, subject.roundings, precision)
+        roundings = subject.roundings_on(case.step)
+        mismatch = worst_weight(weights, expected, roundings, precision)
     return Observation(
         case=case,
         mode=subject.mode_name,

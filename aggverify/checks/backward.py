@@ -40,7 +40,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return failed
     reference = tuple(map(Fraction, plain.weights.tolist()))
     precision = lowest_precision(subject, plain.case)
-    off = worst_weight(scaled.weights, reference, 2 * subject.roundings, precision)
+    roundings = 2 * subject.roundings_on(plain.case.step)
+    off = worst_weight(scaled.weights, reference, roundings, precision)
     if off is None or off.token is None:
         return None
     was, now = (float(e.weights[off.token]) for e in (plain, scaled) if e.weights is not None)

@@ -106,7 +106,7 @@ def _on_one_rank(subject: Subject, alone: Execution, gradient: Weights) -> Findi
 
 def _bound(subject: Subject, case: Case) -> float:
     """Return the relative bound: the candidate's roundings on both sides, and those of a norm."""
-    roundings = 2 * subject.roundings + case.step.num_response_tokens + 4
+    roundings = 2 * subject.roundings_on(case.step) + case.step.num_response_tokens + 4
     return float(weight_bound(Fraction(1), roundings, PRECISIONS["float64"]))
 
 

@@ -167,14 +167,15 @@ def _off(
     magnitude = sum((abs(t) for t in terms), Fraction(0))
     precision = PRECISIONS[lowest_precision(subject, case)]
     additions = max(len(terms) - 1, 0)
-    bound = scalar_bound(magnitude, additions, subject.roundings + 1, precision)
+    roundings = subject.roundings_on(case.step) + 1
+    bound = scalar_bound(magnitude, additions, roundings, precision)
     error = abs(value - exact)
     if error <= bound:
         return None
     # A reducer may add up the losses first and divide the sum.
     losses = (abs(Fraction(x)) for w, x in zip(expected, case.losses, strict=True) if w)
     total = max(magnitude, sum(losses, Fraction(0)))
-    limit = scalar_bound(total, additions, subject.roundings + 1, precision)
+    limit = scalar_bound(total, additions, roundings, precision)
     return Mismatch(None, error, bound, exact, limit)
 
 

@@ -63,7 +63,7 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
     if expected is None:
         return None
     precision = lowest_precision(subject, case)
-    found = worst_weight(weights, expected, subject.roundings, precision)
+    found = worst_weight(weights, expected, subject.roundings_on(case.step), precision)
     if found is None:
         return None
     observed = tuple(weights.tolist())
@@ -136,8 +136,9 @@ def _rounded(
 
 def _is_right(subject: Subject, execution: Execution, expected: Sequence[Fraction]) -> bool:
     precision = lowest_precision(subject, execution.case)
+    roundings = subject.roundings_on(execution.case.step)
     return execution.weights is not None and (
-        worst_weight(execution.weights, expected, subject.roundings, precision) is None
+        worst_weight(execution.weights, expected, roundings, precision) is None
     )
 
 

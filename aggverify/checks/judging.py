@@ -45,7 +45,8 @@ def judge_elsewhere(
     found = replace(found, expected=expected, observed=tuple(there.weights.tolist()))
     if not is_finite(there):
         return replace(found, message=f"only {where}: weights are not finite")
-    roundings, precision = 2 * subject.roundings, lowest_precision(subject, there.case)
+    roundings = 2 * subject.roundings_on(there.case.step)
+    precision = lowest_precision(subject, there.case)
     off = worst_weight(there.weights, expected, roundings, precision)
     return None if off is None else with_mismatch(found, off)
 
@@ -68,7 +69,7 @@ def judge_formula(
     if expected is None:
         return None
     precision = lowest_precision(subject, case)
-    off = worst_weight(weights, expected, subject.roundings, precision)
+    off = worst_weight(weights, expected, subject.roundings_on(case.step), precision)
     if off is not None:
         return with_mismatch(found, off)
     if execution.value is None:
@@ -100,7 +101,8 @@ def judge_layout(
     if subject.nonlinear:
         return judge_two(check, code, subject, control[0], spread)
     case, precision = spread.case, lowest_precision(subject, spread.case)
-    expected, roundings, reference = subject.expected(case.step), subject.roundings, ORACLE
+    expected, reference = subject.expected(case.step), ORACLE
+    roundings = subject.roundings_on(case.step)
     for trivial in control:
         assert trivial.weights is not None
         if expected is None or worst_weight(trivial.weights, expected, roundings, precision):

@@ -106,7 +106,7 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
     weights = np.where(mine, execution.weights, as_floats(expected))
     exact = (lowest_precision(subject, case), "float32")
     precision = min(exact, key=lambda name: PRECISIONS[name].p)
-    found = worst_weight(weights, expected, subject.roundings, precision)
+    found = worst_weight(weights, expected, subject.roundings_on(case.step), precision)
     if found is None or found.token is None:
         return None
     observed = tuple(weights.tolist())

@@ -84,7 +84,8 @@ def _weights_differ(subject: Subject, first: Execution, other: Execution) -> Fin
     assert other.weights is not None
     reference = [Fraction(w) for w in first.weights.tolist()]
     precision = lowest_precision(subject, first.case)
-    found = worst_weight(other.weights, reference, 2 * subject.roundings, precision)
+    roundings = 2 * subject.roundings_on(first.case.step)
+    found = worst_weight(other.weights, reference, roundings, precision)
     if found is None or found.token is None:
         return None
     t = found.token
@@ -114,7 +115,8 @@ def _not_scaled(
         for w, x in zip(scaled.weights.tolist(), scaled.case.losses, strict=True)
     ]
     precision = PRECISIONS[lowest_precision(subject, one.case)]
-    bound = 2 * scalar_bound(sum(terms, Fraction(0)), len(terms), subject.roundings + 1, precision)
+    roundings = subject.roundings_on(one.case.step) + 1
+    bound = 2 * scalar_bound(sum(terms, Fraction(0)), len(terms), roundings, precision)
     if abs(scaled.value - exact) <= bound:
         return None
     message = (

@@ -171,5 +171,6 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
     # Logs are usually kept in float32 at most, and counts in the dtype of the losses.
     lower = min(lowest_precision(subject, ran.case), "float32", key=lambda name: PRECISIONS[name].p)
     additions = ran.case.step.num_response_tokens + len(flat)
-    bound = scalar_bound(abs(magnitude), additions, 2 * subject.roundings, PRECISIONS[lower])
+    roundings = 2 * subject.roundings_on(ran.case.step)
+    bound = scalar_bound(abs(magnitude), additions, roundings, PRECISIONS[lower])
     return MergedKey(value, bound)

@@ -69,7 +69,7 @@ def _objective(
     lower = min(lowest_precision(subject, case), kept_in, key=lambda name: PRECISIONS[name].p)
     precision = PRECISIONS[lower]
     # Weights and value each carry their own roundings.
-    roundings = 2 * subject.roundings + 1
+    roundings = 2 * subject.roundings_on(case.step) + 1
     bound = scalar_bound(magnitude, max(len(terms) - 1, 0), roundings, precision)
     return Objective(sum(terms, Fraction(0)), bound)
 

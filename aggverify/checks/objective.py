@@ -70,7 +70,7 @@ class _Seen:
             # Float32 holds all weights, so it may have computed in that.
             dtype = "float32" if dtype == "float64" else dtype
         self._unit = PRECISIONS[dtype].unit_roundoff
-        self._growth = relative(subject.roundings + _FUNCTIONS, PRECISIONS[dtype])
+        self._growth = relative(subject.roundings_on(case.step) + _FUNCTIONS, PRECISIONS[dtype])
         self._around = [self._off(parts, case.losses) for parts in self._units]
 
     def _off(self, parts: Sequence[tuple[int, Fraction]], losses: Sequence[float]) -> Fraction:

@@ -43,7 +43,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if not finite.all():
         same = np.array_equal(finite, np.isfinite(new.weights))
         return None if same else _finding(subject, new, int(np.argmin(finite)))
-    roundings = subject.roundings + subject.against.roundings
+    step = new.case.step
+    roundings = subject.roundings_on(step) + subject.against.roundings_on(step)
     both = (lowest_precision(s, new.case) for s in (subject, subject.against))
     precision = min(both, key=lambda name: PRECISIONS[name].p)
     expected = tuple(Fraction(w) for w in old.weights.tolist())

@@ -134,7 +134,8 @@ def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
 
 def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fraction, ...], str]:
     expected, precision = subject.expected(case.step), lowest_precision(subject, case)
-    if expected and worst_weight(observed, expected, subject.roundings, precision) is None:
+    roundings = subject.roundings_on(case.step)
+    if expected and worst_weight(observed, expected, roundings, precision) is None:
         return expected, ORACLE
     return tuple(Fraction(w) for w in observed.tolist()), "the gradient"
 

@@ -132,7 +132,8 @@ def _by_reading(
         exact = TERM_READINGS[reading].weights(ran.case)
         wanted = tuple(coefficient * weight for weight in exact)
         precision = lowest_precision(subject, ran.case)
-        off = worst_weight(ran.weights, wanted, 2 * subject.roundings, precision)
+        roundings = 2 * subject.roundings_on(ran.case.step)
+        off = worst_weight(ran.weights, wanted, roundings, precision)
         if off is not None:
             message = f"the weights of {name} alone, next to {reading} times {float(coefficient):g}"
             seen = tuple(ran.weights.tolist())

@@ -62,7 +62,8 @@ def _lowered(subject: Subject, plain: Weights, lowered: Execution) -> Finding | 
     if failed is not None or lowered.weights is None:
         return failed
     precision = lowest_precision(subject.knowing(computes_in=_AUTOCAST), lowered.case)
-    off = worst_weight(lowered.weights, weights, 2 * subject.roundings, precision)
+    roundings = 2 * subject.roundings_on(lowered.case.step)
+    off = worst_weight(lowered.weights, weights, roundings, precision)
     if off is None or off.token is None:
         return None
     was, now = float(weights[off.token]), float(lowered.weights[off.token])

@@ -53,4 +53,4 @@ def conventions_text() -> Iterator[str]:
         known = "by its signature, or " if not isinstance(how, PerCallConvention) else ""
         yield f"    taken {known}with --convention {how.name}"
         yield ""
-    yield "Yours: --adapter my_adapter.py (CONTRIBUTING.md, A convention)."
+    yield "Yours: --adapter my_adapter.py (docs/extending/convention.md)."

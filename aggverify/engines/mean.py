@@ -7,7 +7,7 @@ from aggverify.engines.emulated import EmulatedEngine, over
 MEAN = EmulatedEngine(
     name="mean",
     title="mean over all dp*cp ranks, micro-batches added: update = 1/(D*C) * sum grad f",
-    trainers="torch DDP and FSDP, as in verl and NeMo-RL",
+    trainers="torch DDP and FSDP, as in verl, TRL and Hugging Face's Trainer",
     does="averages gradients over ranks, as DDP and FSDP do",
     required="D*C * sum(w*l) over its own tokens",
     roundings=1,
@@ -17,7 +17,8 @@ MEAN = EmulatedEngine(
 ACCUMULATED_MEAN = EmulatedEngine(
     name="accumulated-mean",
     title="mean over micro-batches and ranks: update = 1/(D*C*K) * sum grad f",
-    trainers="gradient accumulation as in HF Trainer, and SkyRL before March 2026",
+    trainers="accelerate, oat, OpenRLHF, and SkyRL before March 2026: each micro-batch's loss is "
+    "divided by the accumulation steps",
     does="averages gradients over micro-batches and ranks",
     required="K*D*C * sum(w*l) over its own tokens",
     roundings=2,

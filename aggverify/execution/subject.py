@@ -349,8 +349,15 @@ class Subject:
 
     @property
     def roundings(self) -> int:
-        """Roundings on one token's path, the engine's included."""
-        more = oracles.mode(self.mode).more_roundings if self.mode else 0
+        """Roundings on one token's path in a step of few rollouts, the engine's included."""
+        return self._roundings(0)
+
+    def roundings_on(self, step: Step) -> int:
+        """Return the roundings on one token's path in this step, the engine's included."""
+        return self._roundings(step.num_rollouts)
+
+    def _roundings(self, rollouts: int) -> int:
+        more = oracles.mode(self.mode).more_roundings(rollouts) if self.mode else 0
         around = getattr(self.convention, "roundings", 0)
         return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around
 

@@ -68,7 +68,7 @@ def reported(
         error=None if f.error is None else float(f.error),
         bound=None if f.bound is None else float(f.bound),
         precision=lowest_precision(subject, f.case),
-        roundings=None if subject.nonlinear else subject.roundings,
+        roundings=None if subject.nonlinear else subject.roundings_on(f.case.step),
         matters=report.relevance.matters,
         # What a finding is about is never listed as irrelevant: it only showed with less.
         does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aggverify import escape
-from aggverify.generation.space import Space, sizes
+from aggverify.generation.space import WORLDS, Space, sizes
 from aggverify.report.view_model import state_name
 from aggverify.run.outcome.events import Phase
 from aggverify.run.planning.plan import Plan, PlannedCheck
@@ -24,9 +24,11 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"{entry.check.tests:3} {entry.check.name:{width}}  {escape.line(_what(entry))}"
     planned = sum(entry.instead is None for entry in plan.entries)
     budget = subject.claim.budget
+    # What is not drawn is limited only where a person asks for it.
+    drawing = "" if budget.max_time is not None else "drawing takes "
     yield (
-        f"{planned} of {len(plan.entries)} checks; at most {budget.seconds:g} s, "
-        f"seed {subject.claim.seed}; what they find may leave later ones out"
+        f"{planned} of {len(plan.entries)} checks; {drawing}at most {budget.seconds:g} s, "
+        f"seed {subject.claim.seed}; what checks find may leave later ones out"
     )
 
 
@@ -41,6 +43,9 @@ def _what(entry: PlannedCheck) -> str:
 def layouts(space: Space) -> str:
     """Return the largest sizes of a space that there are layouts for."""
     found = sizes(space)
+    if space.max_world > max(WORLDS):  # cases of a check's own: nothing is drawn of such worlds
+        dp, cp, k = space.max_dp, space.max_cp, space.max_microbatches
+        found = tuple((dp, cp, k, kind) for kind in space.cp_kinds)
     dp, cp, micro_batches, ranks = (
         max(values) for values in zip(*((d, c, k, d * c) for d, c, k, _ in found), strict=True)
     )
@@ -49,5 +54,5 @@ def layouts(space: Space) -> str:
     kinds = f" ({', '.join(dict.fromkeys(kind for _, c, _, kind in found if c > 1))})"
     return (
         f"dp ≤ {dp}, cp ≤ {cp}{kinds if cp > 1 else ''}, micro-batches ≤ {micro_batches}, "
-        f"ranks ≤ {ranks}"
+        f"ranks ≤ {min(ranks, space.max_world)}"
     )

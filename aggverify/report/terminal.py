@@ -25,6 +25,7 @@ from aggverify.run.outcome.events import (
     Event,
     Finished,
     Measured,
+    Phase,
     Progress,
     Seen,
     SubjectChosen,
@@ -57,6 +58,9 @@ class Terminal:
     _checks: int = 0
     _done: int = 0
     _steps: int = 0
+    """Of the current verdict."""
+    _earlier: int = 0
+    """Steps of the verdicts before it."""
     _findings: int = 0
     _seen: str = ""
     """Code of the first finding, shown as soon as it is confirmed, before its diagnosis."""
@@ -68,7 +72,7 @@ class Terminal:
         """Handle one event."""
         match event:
             case SubjectChosen():
-                self._findings = self._done = self._steps = 0
+                self._findings = self._done = 0
                 self._seen, self._checks = "", event.checks
             case Seen():
                 if not self._findings and not self._seen:
@@ -82,7 +86,9 @@ class Terminal:
             case CheckStarted():
                 self._show(event.name)
             case Progress():
-                self._steps = event.executed
+                if event.phase is Phase.SMOKE:  # a verdict begins
+                    self._earlier = event.executed
+                self._steps = event.executed - self._earlier
                 self._show(f"{event.check} {event.phase}")
             case Waiting():
                 self._wait(event.what)
@@ -110,7 +116,7 @@ class Terminal:
         parts = [f"{self._steps:,} steps", counted(self._findings, "finding")]
         parts += [f"{passed:.0f} s"] if self.live else []
         if self._done > 2:
-            left = passed / self._done * (self._checks - self._done)
+            left = (now - self._began) / self._done * (self._checks - self._done)
             parts.append(f"~{left:.0f} s left")
         if self.live:
             self._live(at, what, "".join(f" · {part}" for part in parts))

@@ -180,7 +180,7 @@ def _judged(
 ) -> tuple[list[float], bool]:
     """By how much each weight may be off, and whether one is, or ranks do not get that far."""
     reference = ORACLE if finding is None else finding.reference
-    roundings = subject.roundings * (1 if reference == ORACLE else 2)
+    roundings = subject.roundings_on(ran.case.step) * (1 if reference == ORACLE else 2)
     precision = lowest_precision(subject, ran.case)
     more = Fraction(0)
     if subject.nonlinear or subject.objective is not None:

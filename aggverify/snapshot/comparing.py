@@ -142,7 +142,7 @@ def _allowances(
     """
     case, now = execution.case, rows(execution)
     name = min(case.dtype, own, key=lambda each: PRECISIONS[each].p)
-    precision, roundings = PRECISIONS[name], 2 * subject.roundings
+    precision, roundings = PRECISIONS[name], 2 * subject.roundings_on(case.step)
     weights = [Fraction(w) if math.isfinite(w) else Fraction(0) for w in now.get("weights", ())]
     additions = max(sum(map(bool, weights)) - 1, 0)
     share = scalar_bound(Fraction(1), additions, roundings + 2, precision)

@@ -21,7 +21,7 @@ OPTIONS = (
     ("profile", "quick, ci or thorough"),
     ("seed", "seed of the search"),
     ("max-time", "seconds for each run of a reducer"),
-    ("report", "also write json, junit, md, html or text reports (comma-separated)"),
+    ("report", "also write reports, comma-separated: json, junit, md, html, sarif, pytest, text"),
 )
 _LEAVINGS: pytest.StashKey[Leavings] = pytest.StashKey()
 """In a test's stash: what it leaves for the summary."""

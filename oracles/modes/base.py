@@ -42,8 +42,9 @@ class Mode:
     """Framework -> what else holds for it there."""
     caveats: Mapping[str, str] = field(default_factory=dict)
     """Name -> what it means elsewhere."""
-    more_roundings: int = 0
-    """Roundings beyond a handful on a weight's path: its denominator is a sum of quotients."""
+    more_roundings: Callable[[int], int] = lambda rollouts: 0
+    """Roundings beyond a handful on a weight's path in a step of so many rollouts: its denominator
+    is a sum of quotients."""
     asks: tuple[str, ...] = ()
     """Questions of the policy that its weights depend on."""
     rows: int | None = None

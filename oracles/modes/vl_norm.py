@@ -20,8 +20,14 @@ from .base import Mode, counts, unit_tokens
 from .formula import Rows, by_rollout, counted, loss_sum, tokens
 from .powers import checked_exponent, power, power_mp
 
-ROLLOUTS = 64
-"""Roundings allowed for the norm: one per rollout it sums over, and generated steps have fewer."""
+LEAST, POWERS = 64, 4
+"""Roundings allowed in every step; and those of two powers, a rollout's own and that of a summand,
+each within 1 ulp."""
+
+
+def _more_roundings(rollouts: int) -> int:
+    """Return those of the norm: a quotient passes through one addition less than there are."""
+    return max(LEAST, rollouts - 1 + POWERS)
 
 
 def member(alpha: Fraction) -> Mode:
@@ -57,6 +63,6 @@ def member(alpha: Fraction) -> Mode:
         scalar_mp=scalar_mp,
         asks=("empty_units", "denominators"),
         needs_divisor=True,
-        more_roundings=ROLLOUTS,
+        more_roundings=_more_roundings,
         degree=2 * -(-exponent.numerator // exponent.denominator) + 1,
     )

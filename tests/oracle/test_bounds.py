@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from aggverify.oracles import OracleError
+from aggverify.oracles import OracleError, mode
 from aggverify.oracles.bounds import (
     PRECISIONS,
     Precision,
@@ -27,6 +27,8 @@ from aggverify.oracles.exact import exact_sum
 
 NUMPY = {"float64": np.float64, "float32": np.float32, "float16": np.float16}
 NAMES = tuple(PRECISIONS)
+CANDIDATE = 8
+"""Roundings of a reducer on one token's path, as docs/bounds.md counts them."""
 RUN = 13
 """Roundings on the longest path of a verdict."""
 
@@ -138,6 +140,31 @@ def test_an_underflow_that_is_multiplied_needs_the_amplification() -> None:
         assert error <= weight_bound(exact, 2, precision, amplification=amplification)
         worst = max(worst, error)
     assert worst > short
+
+
+@every
+@pytest.mark.parametrize("rollouts", [1, 2, 61, 62, 300, 640])
+@pytest.mark.parametrize("longest", [1, 40])
+def test_a_norm_of_many_quotients_stays_within_its_allowance(
+    precision: Precision, rollouts: int, longest: int
+) -> None:
+    lengths = [1 + 7 * n % longest for n in range(rollouts)]
+    right = 1 / (16 * sum(Fraction(1, n) for n in lengths))
+    norm = Fraction(0)
+    for n in lengths:
+        norm = known(precision, norm + known(precision, Fraction(1, n)))
+    weight = known(precision, 1 / known(precision, 16 * norm))
+    allowed = CANDIDATE + mode("vl_norm").more_roundings(rollouts)
+    assert abs(weight - right) <= weight_bound(right, allowed, precision, amplification=1 / right)
+    if precision.p == 8 and rollouts == 640 and longest == 1:  # 64 roundings were not enough
+        few = weight_bound(right, CANDIDATE + 64, precision, amplification=1 / right)
+        assert abs(weight - right) > few
+
+
+def known(precision: Precision, exact: Fraction) -> Fraction:
+    rounded = precision.round(exact)
+    assert rounded is not None
+    return rounded
 
 
 @every

@@ -19,12 +19,14 @@ import pytest
 from rich.console import Console
 
 from aggverify.codes import CODES
+from aggverify.report import terminal as terminal_module
 from aggverify.report.terminal import Terminal
 from aggverify.report.text import Style
 from aggverify.run.outcome.events import (
     CheckFinished,
     ConfirmedFinding,
     Event,
+    Finished,
     Phase,
     Progress,
     Seen,
@@ -95,6 +97,29 @@ def test_without_a_terminal_a_finding_has_one_line_and_progress_one_in_ten_secon
         f"[  2.0 s] AGV202 {first.title}",
         "[ 12.0 s] check 1 of 44 · 1,234 steps · 0 findings",
         f"[ 14.0 s] AGV203 {other.title}",
+        "",
+    ]
+
+
+def test_each_verdict_has_its_own_steps_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor counts through a command, and so does the clock that is shown."""
+    for name in ("written", "harmless"):
+        monkeypatch.setattr(terminal_module, name, lambda *_: ANYTHING)
+    monkeypatch.setattr(terminal_module.text, "verdict_lines", lambda *_: ())
+    now, told = [0.0], StringIO()
+    terminal = Terminal(Console(file=told), style=Style(70), clock=lambda: now[0])
+    for began, earlier, seconds in ((0.0, 0, 20.0), (20.0, 1234, 12.0)):
+        now[0] = began
+        terminal(Progress("simplest step", earlier, Phase.SMOKE))
+        terminal(SubjectChosen(ANYTHING, 44))
+        for _ in range(4):
+            terminal(CheckFinished(ANYTHING))
+        now[0] = began + seconds
+        terminal(Progress(NAME, earlier + 1234, Phase.STREAM))
+        terminal(Finished(cast(Any, SimpleNamespace(verdict=None))))
+    assert told.getvalue().split("\n") == [
+        "[ 20.0 s] check 5 of 44 · 1,234 steps · 0 findings · ~200 s left",
+        "[ 32.0 s] check 5 of 44 · 1,234 steps · 0 findings · ~120 s left",
         "",
     ]
 

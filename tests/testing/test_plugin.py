@@ -11,7 +11,9 @@ import pytest
 from aggverify.checks import CHECKS
 from aggverify.errors import InputError
 from aggverify.model import load
+from aggverify.report.formats import OWN
 from aggverify.testing.parametrization import cells, conformance, parametrize_with_checks
+from aggverify.testing.plugin import OPTIONS
 from tests.testing.conftest import WITHIN, Suite
 
 
@@ -197,3 +199,7 @@ def test_a_format_that_is_none_ends_the_session_before_it_begins(suite: Suite) -
     ran = made.runpytest_subprocess("--aggverify-report=jsn")
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
     ran.stderr.fnmatch_lines(["ERROR: --aggverify-report: *jsn*"])
+
+
+def test_help_has_every_format() -> None:
+    assert dict(OPTIONS)["report"].endswith(f": {', '.join(OWN)}")

@@ -96,6 +96,14 @@ def test_the_exact_bound_decides_to_the_last_bit(precision: str, n: int, k: int,
         observed = float(np.nextafter(observed, 1))
 
 
+def test_a_norm_over_rollouts_has_as_many_roundings_as_the_step_has_of_them() -> None:
+    normed = Subject.of(Claim("r.py", "r", "native", "sum", "vl_norm", divisor=16.0))
+    few, many = (parse_step("; ".join(["1/1"] * n)) for n in (61, 640))
+    assert normed.roundings_on(few) == normed.roundings == 8 + 64
+    assert normed.roundings_on(many) == 8 + 640 + 3
+    assert subject().roundings_on(many) == subject().roundings == 8
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_not_finite_is_a_mismatch(bad: float) -> None:
     found = worst_weight(np.array([0.5, bad]), [Fraction(1, 2)] * 2, K, "float64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from aggverify.execution.budget import PROFILES, Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
-from aggverify.report.plan import plan_lines
+from aggverify.report.plan import layouts, plan_lines
 from aggverify.run.opening import loaded
 from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.first_cases import first_cases
@@ -93,7 +94,28 @@ def test_the_table_has_a_line_for_every_check() -> None:
     assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
     assert any(line.endswith("- not applicable: no --against TARGET") for line in body)
     ran = sum(e.instead is None for e in made.entries)
-    assert lines[-1].startswith(f"{ran} of {len(body)} checks; at most 75 s, seed 0")
+    assert lines[-1].startswith(f"{ran} of {len(body)} checks; drawing takes at most 75 s, seed 0;")
+    larger = next(line for line in body if "holds_in_larger_worlds" in line)
+    assert larger.endswith(
+        "dp ≤ 64, cp ≤ 64 (zigzag, contiguous), micro-batches ≤ 64, ranks ≤ 64"
+    ), larger
+
+
+def test_what_is_listed_of_larger_worlds_is_what_is_shown() -> None:
+    subject = Subject.of(replace(CLAIM, budget=Budget("thorough")))
+    [entry] = plan(subject, [check("holds_in_larger_worlds")]).entries
+    assert entry.space is not None and entry.check.only is not None
+    cases = [case.layout for case in entry.check.only(subject)]
+    sizes = ((c.dp_size, c.cp_size, c.num_microbatches, c.world_size) for c in cases)
+    found = dict(zip(("dp", "cp", "micro-batches", "ranks"), map(max, *sizes), strict=True))
+    assert re.sub(r" \(.*?\)", "", layouts(entry.space)) == ", ".join(
+        f"{name} ≤ {most}" for name, most in found.items()
+    )
+
+
+def test_a_limit_that_a_person_gives_is_of_all_cases() -> None:
+    *_, last = plan_lines(plan(Subject.of(replace(CLAIM, budget=Budget(max_time=5)))))
+    assert "checks; at most 5 s, seed 0;" in last
 
 
 def test_time_is_shared_by_the_cases_that_are_drawn() -> None:

@@ -76,7 +76,8 @@ class RunStatistics:
             if expected is None or execution.weights is None:
                 continue
             precision = lowest_precision(subject, execution.case)
-            worst = margin(execution.weights, expected, subject.roundings, precision)
+            roundings = subject.roundings_on(execution.case.step)
+            worst = margin(execution.weights, expected, roundings, precision)
             if worst > 1:
                 continue  # another check's finding
             seen = self._by_precision.setdefault(precision, _Sharpness())
@@ -131,7 +132,8 @@ def _add_scalar(
     if not number:
         return
     magnitude, exact = Fraction(float(np.abs(terms).sum())), Fraction(float(terms.sum()))
-    bound = scalar_bound(magnitude, number - 1, subject.roundings + 1, PRECISIONS[precision])
+    roundings = subject.roundings_on(execution.case.step) + 1
+    bound = scalar_bound(magnitude, number - 1, roundings, PRECISIONS[precision])
     factor = float(caught(bound, exact))
     if number == 1:
         seen.sparse = min(seen.sparse, factor)

@@ -91,7 +91,8 @@ def _fits(subject: Subject, execution: Execution, precision: str) -> bool:
     expected = subject.expected(execution.case.step)
     if execution.weights is None or expected is None:
         return False
-    off = worst_weight(execution.weights, expected, subject.roundings, precision)
+    roundings = subject.roundings_on(execution.case.step)
+    off = worst_weight(execution.weights, expected, roundings, precision)
     return off is None or off.accumulated
 
 
