@@ -90,7 +90,7 @@ def verdict(
     source = (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")
     about = about.knowing(
         functions=(model.Lines(f"reduce{text}", (4, 5, 6), 3, source),),
-        conditions=(Condition(f"reduce{text}", 4, f"a{text}", (), 5, 6),),
+        conditions=(Condition(f"reduce{text}", 4, f"a{text}", 5, 6),),
     )
     one, several = written_kinds([ONE_RANK]), written_kinds([ONE_RANK, SHARDED])
     ran = BranchCoverage({4: several, 6: one}, {0: several})

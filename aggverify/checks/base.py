@@ -45,8 +45,6 @@ class Finding:
     """What the ranks did instead of finishing the case."""
     term: str | None = None
     """The auxiliary term whose weights these are; None for the losses."""
-    logged: tuple[str, Fraction] | None = None
-    """A key of the logs, and what it is on one rank."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
 

@@ -62,8 +62,7 @@ def judge(
             f"and {float(was.value)!r} on one rank"
         )
         signs = () if own else _signs(subject, executions[1], key, spread[key], was)
-        logged = (key, was.value)
-        return Finding(CODE, check, message, case, subject.mode, logged=logged, signs=signs)
+        return Finding(CODE, check, message, case, subject.mode, signs=signs)
     return None
 
 

@@ -22,7 +22,6 @@ TAGS = (
     "float16",
 )
 """A set of tags is one number: the tag at index n is bit n."""
-ALL = (1 << len(TAGS)) - 1
 _BIT = {tag: 1 << n for n, tag in enumerate(TAGS)}
 
 

@@ -1,6 +1,6 @@
 """The conditions in a reducer's file: where its code goes one way or another, and which way.
 
-Read from compiled code, with the text and the numbers of each out of the source.
+Read from compiled code, with the text of each out of the source.
 """
 
 from __future__ import annotations
@@ -9,14 +9,9 @@ import ast
 import dis
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import CodeType
-from typing import Any
-
-from msgspec.structs import replace
-
-from aggverify.codec import Double, Integer, Part
 
 Position = tuple[int | None, int | None, int | None, int | None]
 _LONGEST = 60
@@ -25,17 +20,16 @@ _ON_THE_WAY = {"TO_BOOL", "COPY", "EXTENDED_ARG", "CACHE", "NOP", "NOT_TAKEN"}
 """Instructions between a value and the jump that looks at it."""
 
 
-class Condition(Part, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Condition:
     """Part of a test that is true or false by itself, such as one side of an ``and``."""
 
     function: str
-    line: Integer
+    line: int
     text: str
-    numbers: tuple[Double, ...]
-    """Those that stand in the whole test, as they are or by a global name."""
-    then: Integer = 0
+    then: int = 0
     """The line that comes next where it is true; 0 for none."""
-    otherwise: Integer = 0
+    otherwise: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +67,10 @@ class _Leaf:
 class Conditions:
     """All of one source; what only decides whether to raise is left out."""
 
-    def __init__(self, source: str, known: Mapping[str, Any], refusing: set[int]) -> None:
-        """``known``: the globals of the module; ``refusing``: lines that only raise."""
+    def __init__(self, source: str, refusing: set[int]) -> None:
+        """``refusing``: lines that only raise."""
         leaves: dict[Position, _Leaf] = {}
-        for leaf in _leaves(ast.parse(source), source, known):
+        for leaf in _leaves(ast.parse(source), source):
             leaves.setdefault(leaf.position, leaf)
         self._leaves = leaves
         kept = [leaf.condition.line not in refusing for leaf in leaves.values()]
@@ -168,7 +162,7 @@ def _functions(code: CodeType, within: str) -> Iterator[tuple[str, CodeType]]:
             yield from _functions(inner, own)
 
 
-def _leaves(tree: ast.Module, source: str, known: Mapping[str, Any]) -> Iterator[_Leaf]:
+def _leaves(tree: ast.Module, source: str) -> Iterator[_Leaf]:
     for node in ast.walk(tree):
         tests: list[ast.expr] = []
         if isinstance(node, ast.If | ast.While | ast.IfExp):
@@ -179,10 +173,9 @@ def _leaves(tree: ast.Module, source: str, known: Mapping[str, Any]) -> Iterator
             tests = node.values[:-1]
         raising = isinstance(node, ast.If) and (_raises(node.body) or _raises(node.orelse))
         for test in tests:
-            numbers = tuple(dict.fromkeys(_numbers(test, known)))
             for leaf in _parts(test):
                 text = "" if raising else _text(leaf, source)
-                condition = Condition("", leaf.lineno, text, numbers)
+                condition = Condition("", leaf.lineno, text)
                 yield from _by_last_value(leaf, condition)
 
 
@@ -219,14 +212,3 @@ def _place(node: ast.expr) -> Position:
 def _text(node: ast.expr, source: str) -> str:
     text = " ".join((ast.get_source_segment(source, node) or "").split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-
-
-def _numbers(test: ast.expr, known: Mapping[str, Any]) -> Iterator[float]:
-    for node in ast.walk(test):
-        value: Any = None
-        if isinstance(node, ast.Constant):
-            value = node.value
-        elif isinstance(node, ast.Name):
-            value = known.get(node.id)
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
-            yield abs(value)

@@ -8,14 +8,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from msgspec import structs
 
 from aggverify.conventions import CONVENTIONS, Convention, convention
 from aggverify.conventions.adapter_functions import loaded
@@ -72,7 +70,7 @@ def described(
         "surroundings": {name: _read(_surroundings, module, name) for name in own},
         "functions": source.functions if source else [],
         "texts": source.texts if source else [],
-        "conditions": [structs.astuple(each) for each in source.conditions.all] if source else [],
+        "conditions": [astuple(each) for each in source.conditions.all] if source else [],
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
         "versions": versions(),
@@ -102,9 +100,8 @@ def check_described(description: Mapping[str, Any]) -> None:
             _need(isinstance(first, int))
             _texts(text)
         _need(len(description["texts"]) == len(description["functions"]))
-        for function, line, text, numbers, *ways in description["conditions"]:
+        for function, line, text, *ways in description["conditions"]:
             _texts([function, text])
-            _need(all(isinstance(number, int | float) for number in numbers))
             _need(len(ways) == 2 and all(isinstance(n, int) for n in (line, *ways)))
         _texts([*description["environment"], *description["environment"].values()])
         _texts([*description["versions"], *description["versions"].values()])

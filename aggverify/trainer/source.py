@@ -44,7 +44,7 @@ def read(module: ModuleType) -> SourceFile | None:
         lines = source.split("\n")
         texts = [(code.co_firstlineno, _text(lines, code)) for code, _ in found]
         functions = [(code.co_qualname, own) for code, own in found]
-        return SourceFile(functions, Conditions(source, vars(module), refusing), texts)
+        return SourceFile(functions, Conditions(source, refusing), texts)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

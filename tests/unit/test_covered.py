@@ -106,12 +106,10 @@ def test_a_module_without_source_has_none() -> None:
     assert read(sys) is None
 
 
-def test_the_conditions_with_their_numbers_and_ways_without_those_that_raise(
-    tmp_path: Path,
-) -> None:
+def test_the_conditions_with_their_ways_without_those_that_raise(tmp_path: Path) -> None:
     source = read(module(tmp_path))
     assert source is not None
-    assert list(source.conditions.all) == [Condition("reduce", 6, "size > 4", (4,), 7, 10)]
+    assert list(source.conditions.all) == [Condition("reduce", 6, "size > 4", 7, 10)]
 
 
 def test_what_runs_is_noted_and_nothing_else_is_traced(tmp_path: Path) -> None:
@@ -174,7 +172,6 @@ def test_outcomes_of_all_forms_of_conditions(tmp_path: Path, padding: str) -> No
     noted, source = covering(made)
     conditions = [c for c in source.conditions.all if c.text != "x == -1"]
     assert sorted(c.text for c in conditions) == sorted(TEXTS)
-    assert next(c.numbers for c in conditions if c.text == "x > LIMIT") == (512,)
     for n, (call, expected) in enumerate(CALLS.items()):
         with noted.noting(ALONE, (n,)):
             made.ways(*call)
@@ -279,7 +276,7 @@ def test_what_never_ran_is_told_of_functions_that_did() -> None:
 
 
 def condition(text: str, then: int, otherwise: int) -> Condition:
-    return Condition("reduce", 6, text, (), then, otherwise)
+    return Condition("reduce", 6, text, then, otherwise)
 
 
 def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:

@@ -6,7 +6,7 @@ from aggverify.diagnosis.localised import Spectrum, suspects
 from aggverify.model import Lines
 from aggverify.trainer.conditions import Condition
 
-CONDITIONS = (Condition("reduce", 3, "n > 64", (64.0,)), Condition("reduce", 5, "cp > 1", (1.0,)))
+CONDITIONS = (Condition("reduce", 3, "n > 64"), Condition("reduce", 5, "cp > 1"))
 FUNCTIONS = (Lines("reduce", (2, 3, 4, 5), 1, ()),)
 
 

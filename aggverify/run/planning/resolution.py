@@ -49,10 +49,7 @@ def _described(subject: Subject, description: Mapping[str, Any], carried: str) -
             description["functions"], description["texts"], strict=True
         )
     )
-    conditions = tuple(
-        Condition(function, line, text, tuple(numbers), *ways)
-        for function, line, text, numbers, *ways in description["conditions"]
-    )
+    conditions = tuple(Condition(*each) for each in description["conditions"])
     return subject.knowing(
         constants=tuple(description["constants"].get(name, ())),
         dtypes=tuple(description["dtypes"].get(name, ())),

@@ -92,4 +92,8 @@ class Pipeline:
 
 
 def _judged(cases: Sequence[Case], running: Running) -> Judged:
-    return dict(zip(cases, running.findings(), strict=True))
+    judged: Judged = {}
+    for case, finding in zip(cases, running.findings(), strict=True):
+        # Two zeros are equal, and what one of them shows the other need not.
+        judged[case] = judged.get(case) or finding
+    return judged
