@@ -76,7 +76,9 @@ def _table(verdicts: Sequence[Verdict]) -> list[str]:
     ]
     for v in verdicts:
         states = [c.state for c in v.checks]
-        checks = ", ".join(f"{states.count(s)} {s}" for s in _SIGNS if s in states)
+        checks = ", ".join(
+            f"{states.count(s)} {view_model.state_name(s)}" for s in _SIGNS if s in states
+        )
         reducer = code(f"{v.target}:{v.function}")
         mode, engine = code(v.mode_name), code(v.engine)
         numbers = f"{len(v.causes)} | {checks} | {len(v.loud)}"
@@ -107,9 +109,7 @@ def _inventory(verdict: Verdict) -> str:
     lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
     lines += ["| check | cases | |", "|---|---|---|"]
     for check in verdict.checks:
-        words = f": {plain(check.reason)}" if check.reason else ""
-        words += f": {code(check.refused)}" if check.refused else ""
-        state = f"{_SIGNS[check.state]} {check.state}{words}"
+        state = f"{_SIGNS[check.state]} {plain(view_model.state(check))}"
         lines.append(f"| {code(check.name)} | {check.cases or ''} | {state} |")
     pairs = [*view_model.header(verdict), *view_model.inventory(verdict)]
     listed = [f"- **{label}** {plain(text)}" for label, text in pairs]
