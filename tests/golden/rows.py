@@ -16,6 +16,7 @@ from aggverify.world import Pool
 from tests.conftest import ROOT
 from tests.contradicted import contradicted
 from tests.corpus.base import Correct, Mutant
+from tests.corpus.branches import right, wrong
 from tests.corpus.families import FAMILIES, RIGHT
 from tests.corpus.table import BLIND, Blind
 
@@ -74,6 +75,14 @@ def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
             for entry in getattr(family, entries):
                 name = f"{kind} {family.__name__.removeprefix('tests.')}:{entry.function}"
                 yield name, _given(family.__name__, entry), seeds
+    for kind, module, table in (
+        ("mutant", wrong, wrong.WRONG),
+        ("right", right, right.RIGHT),
+    ):
+        for each in table:
+            name = f"{kind} {module.__name__.removeprefix('tests.')}:{each.function}"
+            target = f"{module.__name__}:{each.function}"
+            yield name, {"target": target, "modes": (each.mode,)}, SEEDS[:1]
     for path in sorted((ROOT / "examples").rglob("*.py")):
         target = path.relative_to(ROOT)
         if str(target) not in NO_ROW and "\nADAPTER = " not in path.read_text():
