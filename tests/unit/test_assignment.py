@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.steps.case import Case
@@ -68,9 +68,14 @@ def test_a_plain_assignment_says_no_more_than_it_must() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"watch": 1}, "the assignment's watch cannot be 1"),
-        ({"terms": True}, "the assignment's terms cannot be True"),
-        ({"mode": 3}, "the assignment's mode cannot be 3"),
+        ({"watch": 1}, "the assignment.watch must be true or false, got 1"),
+        ({"terms": True}, "the assignment.terms must be an integer, got True"),
+        ({"mode": 3}, "the assignment.mode must be text, got 3"),
+        ({"divisor": "2"}, "the assignment.divisor must be a number, got '2'"),
+        ({"elsewhere": -1}, "the assignment.elsewhere must be an integer from 0 to 1099511627776"),
+        ({"virtual": [0, "1"]}, r"the assignment.virtual\[1\] must be an integer, got '1'"),
+        ({"case": 3}, "the assignment.case must be an object, got 3"),
+        ({"before": 3}, "the assignment.before must be a list, got 3"),
         ({"wacth": True}, "did you mean 'watch'"),
     ],
 )
