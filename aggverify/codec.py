@@ -64,10 +64,11 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def plain(value: Any) -> Any:
     """JSON data of a value of a document: floats in hex and fractions as text, so all are exact."""
     if isinstance(value, Part):
-        return {
+        data = {
             name: getattr(value, name) if kind in _KEPT_AS_IS else plain(getattr(value, name))
             for name, kind in _field_types(type(value)).items()
         }
+        return list(data.values()) if _is_list(type(value)) else data
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
@@ -126,7 +127,11 @@ def _inner_values(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, 
     """
     kind = _meant(kind, data)
     inner = get_args(kind)
-    if _is_part(kind) and isinstance(data, dict):
+    if _is_list(kind):
+        values = data if isinstance(data, list) else ()
+        each = enumerate(zip(msgspec.structs.fields(kind), values, strict=False))
+        yield from ((field.type, value, f"[{n}]") for n, (field, value) in each)
+    elif _is_part(kind) and isinstance(data, dict):
         known = {field.name: field for field in msgspec.structs.fields(kind)}
         if "schema" in known:  # first: another version may have other keys
             yield known["schema"].type, data.get("schema"), ".schema"
@@ -164,7 +169,7 @@ def _expected(kind: Any, data: object) -> str:
         return "a list" if get_args(kind)[-1] is Ellipsis else f"a list of {len(get_args(kind))}"
     if get_origin(kind) is Union:
         return " or ".join(_expected(k, data) for k in get_args(kind))
-    return "an object"
+    return f"a list of {len(kind.__struct_fields__)}" if _is_list(kind) else "an object"
 
 
 _NAMES = {
@@ -180,6 +185,11 @@ _NAMES = {
 
 def _is_part(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Part)
+
+
+def _is_list(kind: Any) -> bool:
+    """Whether a part's values stand in JSON without their names."""
+    return _is_part(kind) and bool(kind.__struct_config__.array_like)
 
 
 def _without_none(kind: Any) -> Any:
