@@ -31,6 +31,7 @@ from aggverify.errors import InputError, shown, unknown
 LARGEST = (1 << 63) - 1
 HEX = r"-?(0x[01](\.[0-9a-f]{1,13})?p[+-]\d{1,4}|inf)|nan"
 FRACTION = r"-?\d{1,4000}(/\d{1,4000})?"
+_IS_HEX, _IS_FRACTION = re.compile(HEX).fullmatch, re.compile(FRACTION).fullmatch
 Integer = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Meta(ge=0)]
 Text = Annotated[str, "lines"]
@@ -63,10 +64,11 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def plain(value: Any) -> Any:
     """JSON data of a value of a document: floats in hex and fractions as text, so all are exact."""
     if isinstance(value, Part):
-        return {
+        data = {
             name: getattr(value, name) if kind in _KEPT_AS_IS else plain(getattr(value, name))
             for name, kind in _field_types(type(value)).items()
         }
+        return list(data.values()) if _is_list(type(value)) else data
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
@@ -109,8 +111,8 @@ def read(kind: type[T], data: object, where: str) -> T:
 
 
 def _from_text(kind: Any, data: Any) -> Any:
-    pattern, make = (HEX, float.fromhex) if kind is Double else (FRACTION, Fraction)
-    if not isinstance(data, str) or not re.fullmatch(pattern, data):
+    fits, make = (_IS_HEX, float.fromhex) if kind is Double else (_IS_FRACTION, Fraction)
+    if not isinstance(data, str) or not fits(data):
         raise ValueError(data)
     try:
         return make(data)
@@ -123,9 +125,13 @@ def _inner_values(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, 
 
     Raises InputError for keys that it must not have, or lacks.
     """
-    kind = _without_none(kind)
+    kind = _meant(kind, data)
     inner = get_args(kind)
-    if _is_part(kind) and isinstance(data, dict):
+    if _is_list(kind):
+        values = data if isinstance(data, list) else ()
+        each = enumerate(zip(msgspec.structs.fields(kind), values, strict=False))
+        yield from ((field.type, value, f"[{n}]") for n, (field, value) in each)
+    elif _is_part(kind) and isinstance(data, dict):
         known = {field.name: field for field in msgspec.structs.fields(kind)}
         if "schema" in known:  # first: another version may have other keys
             yield known["schema"].type, data.get("schema"), ".schema"
@@ -147,18 +153,23 @@ def _expected(kind: Any, data: object) -> str:
     """Return in words what a value must be, as in "text"."""
     kind = _without_none(kind)
     kind, *more = get_args(kind) if get_origin(kind) is Annotated else (kind,)
-    if kind is int and more:
+    if kind in (int, float) and more:
         least, most = more[0].ge, more[0].le
-        if most == LARGEST:
+        if least == -LARGEST:
             return "an integer of at most 64 bits" if type(data) is int else "an integer"
-        return f"an integer {f'of at least {least}' if most is None else f'from {least} to {most}'}"
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        return f"{_NAMES[kind]} {limits}"
     if kind in _NAMES:
         return _NAMES[kind]
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return " or ".join(repr(getattr(x, "value", x)) for x in get_args(kind) or kind)
+    if get_origin(kind) is tuple and more:
+        return f"a list of {more[0].min_length} to {more[0].max_length}"
     if get_origin(kind) is tuple:
         return "a list" if get_args(kind)[-1] is Ellipsis else f"a list of {len(get_args(kind))}"
-    return "an object"
+    if get_origin(kind) is Union:
+        return " or ".join(_expected(k, data) for k in get_args(kind))
+    return f"a list of {len(kind.__struct_fields__)}" if _is_list(kind) else "an object"
 
 
 _NAMES = {
@@ -176,11 +187,28 @@ def _is_part(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Part)
 
 
+def _is_list(kind: Any) -> bool:
+    """Whether a part's values stand in JSON without their names."""
+    return _is_part(kind) and bool(kind.__struct_config__.array_like)
+
+
 def _without_none(kind: Any) -> Any:
     """Return an optional type without its None, any other as it is."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return Union[tuple(k for k in get_args(kind) if k is not type(None))]  # noqa: UP007
+
+
+def _meant(kind: Any, data: object) -> Any:
+    """Return an optional or constrained type as it is without; of several the one of lists."""
+    kind = _without_none(kind)
+    if get_origin(kind) is Union and isinstance(data, list):
+        kind = next((k for k in map(_bare, get_args(kind)) if get_origin(k) is tuple), kind)
+    return _bare(kind)
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 @cache

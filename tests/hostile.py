@@ -25,10 +25,11 @@ from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning import settings
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
-from aggverify.world import Fault, Replies, answers, postmortem, resource_headroom, wire
+from aggverify.world import Replies, answers, postmortem, resource_headroom, wire
 from aggverify.world.link import open_link
 from aggverify.world.process_inspector import HERE
 from aggverify.world.wire import Decoder, WireError
+from tests.schemas import FAULT, validator
 
 VALUES = st.one_of(
     st.none(),
@@ -262,7 +263,7 @@ def feed_rank(data: bytes) -> None:
             if isinstance(outcome, Replies):
                 decode_replies.answers(RunSpec(CASE), outcome.replies)
             else:
-                Fault.from_json(json.loads(json.dumps(outcome.to_json())))
+                validator(FAULT).validate(json.loads(json.dumps(outcome.to_json())))
             link.replies.popleft()
     finally:
         link.close()

@@ -135,8 +135,9 @@ class Case:
         """Rebuild a case from :meth:`to_json`'s data; raises InputError on anything else."""
         if not isinstance(data, Mapping):
             raise InputError(f"a case is a JSON object, got {type(data).__name__}")
-        if data.get("schema") != SCHEMA:
-            raise InputError(f"case schema must be {SCHEMA}, got {data.get('schema')!r:.200}")
+        version = data.get("schema")
+        if type(version) is not int or version != SCHEMA:  # True == 1
+            raise InputError(f"case schema must be {SCHEMA}, got {version!r:.200}")
         missing = {"step", "layout", "losses", "dtype"} - set(data)
         if missing:
             raise InputError(f"the case lacks {', '.join(sorted(missing))}")

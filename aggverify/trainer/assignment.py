@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import NODEFAULT, Meta, structs
+
+from aggverify import codec
+from aggverify.codec import Part
 from aggverify.engines.train_step import SMALL
-from aggverify.errors import InputError, unknown
 from aggverify.steps.case import Case
 
 MOST_ELSEWHERE = 1 << 40
@@ -18,8 +20,7 @@ WHY_NOT = "why_not"
 """In an answer, in the place of recorded calls: why they are no data, as what follows "because"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Part, frozen=True):
     """One case to be run, by which function, called and trained how.
 
     ``convention`` and ``engine`` are names; the mode is the one that it asks for.
@@ -30,7 +31,7 @@ class Assignment:
     convention: str
     engine: str
     mode: str | None
-    divisor: float | None
+    divisor: int | float | None
     counts_rejected: bool = True
     """Whether denominators use the masks before rejection (the policy's default)."""
     before: tuple[Case, ...] = ()
@@ -56,7 +57,7 @@ class Assignment:
     """The derivative of a token's loss by the parameter of a whole training step's model."""
     scaler: float = 1.0
     """What the scales of that step's GradScalers are multiplied by."""
-    elsewhere: int = 0
+    elsewhere: Annotated[int, Meta(ge=0, le=MOST_ELSEWHERE)] = 0
     """Tokens of one more rollout and prompt that are counted, and that no rank has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
@@ -87,51 +88,15 @@ class Assignment:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Assignment:
         """Rebuild an assignment from :meth:`to_json`'s data; raises InputError on anything else."""
-        if missing := _REQUIRED - data.keys():
-            raise InputError(f"the assignment lacks {', '.join(sorted(missing))}")
-        for name, value in data.items():
-            if name not in _KINDS:
-                raise unknown("key of the assignment", name, _KINDS)
-            # A bool is no number here, though it is one in Python.
-            if type(value) not in _KINDS[name]:
-                raise InputError(f"the assignment's {name} cannot be {value!r:.200}")
-        if not 0 <= data.get("elsewhere", 0) <= MOST_ELSEWHERE:
-            raise InputError(f"{data['elsewhere']!r:.40} tokens cannot be pretended")
-        read = dict(data) | {"case": Case.unpacked(data["case"])}
-        if "virtual" in data:
-            read["virtual"] = tuple(map(int, data["virtual"]))
-        if "before" in data:
-            read["before"] = tuple(map(Case.unpacked, data["before"]))
-        return Assignment(**read)
+        case, before = data.get("case"), data.get("before")
+        cases: dict[str, Any] = {}
+        if isinstance(case, dict):
+            cases["case"] = Case.unpacked(case)
+        if isinstance(before, list):
+            cases["before"] = list(map(Case.unpacked, before))
+        return codec.read(Assignment, {**data, **cases}, "the assignment")
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "case": (dict,),
-    "function": (str,),
-    "convention": (str,),
-    "engine": (str,),
-    "mode": (str, type(None)),
-    "divisor": (float, int, type(None)),
-    "counts_rejected": (bool,),
-    "before": (list,),
-    "watch": (bool,),
-    "misuse": (bool,),
-    "show": (bool,),
-    "record": (bool,),
-    "arrival": (str,),
-    "scale": (float,),
-    "gain": (float,),
-    "scaler": (float,),
-    "under": (str,),
-    "terms": (int,),
-    "term": (int, type(None)),
-    "note": (int,),
-    "elsewhere": (int,),
-    "generations": (bool,),
-    "experts": (bool,),
-    "noted": (bool,),
-    "usual": (bool,),
-    "virtual": (list, tuple),
-}
-_REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)
-_USUAL = tuple((f.name, f.default) for f in fields(Assignment) if f.default is not MISSING)
+_FIELDS = structs.fields(Assignment)
+_REQUIRED = tuple(f.name for f in _FIELDS if f.default is NODEFAULT)
+_USUAL = tuple((f.name, f.default) for f in _FIELDS if f.default is not NODEFAULT)

@@ -74,11 +74,11 @@ def checked_count(count: Any, site: Site, members: tuple[int, ...], engine: Engi
     """Return the micro-batch's token count: the reducer's own, or the trainer's from full masks."""
     tokens = [site.counted(i) for i in members]
     if count is None:
-        return engine.counted(tokens, None)
+        return int(engine.counted(tokens, None))  # a person's own engine may count in floats
     number = float(count)
     if not number.is_integer() or number < 0:
         raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")
-    return engine.counted(tokens, int(number))
+    return int(engine.counted(tokens, int(number)))
 
 
 def refusals(

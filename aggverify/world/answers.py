@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from msgspec import json
+
+from aggverify.errors import InputError, shown
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.threads import Threads
 from aggverify.world.trace import KEPT
@@ -52,13 +55,12 @@ def _outcome(header: Mapping[str, Any]) -> None:
 
 def _error(data: Any) -> None:
     try:
-        same = Raised.from_json(data).to_json() == data
-    except _WRONG as error:
-        raise WireError(f"error is none: {error!r:.100}") from None
-    _need(same, "error", data)
-
-
-_WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError)
+        whole = json.encode(Raised.from_json(data)) == json.encode(data)
+    except (InputError, RecursionError) as error:
+        raise WireError(f"{error!s:.200}") from None
+    except (ValueError, OverflowError):  # a text that is no UTF-8, a number that has no end
+        whole = False
+    _need(whole, "error", data)  # what it lacks has been made up
 
 
 def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
@@ -116,4 +118,4 @@ def _are_lists_of_counts(value: Any) -> bool:
 
 def _need(right: bool, what: str, value: Any) -> None:
     if not right:
-        raise WireError(f"{what} cannot be {value!r:.80}")
+        raise WireError(f"{what} cannot be {shown(value, 80)}")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dis
 import linecache
 import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from aggverify import codec
+from aggverify.codec import Part
 from aggverify.world.frames import Frame, lines, owner, shown
 
 _MESSAGE_LIMIT = 4_000
@@ -26,8 +30,7 @@ class Breach(Exception):
     """Of the kind of breach."""
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Part, frozen=True):
     """An exception.
 
     ``type``: qualified, without the module for a built-in one. ``frames``: the outermost first.
@@ -71,30 +74,13 @@ class Raised:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`."""
-        return {
-            "type": self.type,
-            "message": self.message,
-            "frames": [frame.to_json() for frame in self.frames],
-            "last": self.last,
-            "stated": self.stated,
-            "breach": self.breach,
-            "before": None if self.before is None else self.before.to_json(),
-            "caused": self.caused,
-        }
+        data: dict[str, Any] = to_builtins(self)
+        return data
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Raised:
-        """Read an exception; raises KeyError, ValueError or TypeError on anything else."""
-        return Raised(
-            str(data["type"]),
-            str(data["message"]),
-            tuple(map(Frame.from_json, data["frames"])),
-            str(data["last"]),
-            bool(data["stated"]),
-            str(data["breach"]),
-            None if data["before"] is None else Raised.from_json(data["before"]),
-            bool(data["caused"]),
-        )
+    def from_json(data: object) -> Raised:
+        """Read an exception; raises InputError on anything else."""
+        return codec.read(Raised, data, "the error")
 
 
 _CAUSED = "The above exception was the direct cause of the following exception:"

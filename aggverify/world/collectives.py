@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from aggverify.codec import Part
 
 SEPARATOR = "|"
 _FIELDS = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Part, frozen=True):
     """What one rank issued.
 
     ``group``: its name, "" where calls of different ranks need not match. ``elements``: of the
@@ -38,29 +35,6 @@ class Collective:
         """``all_reduce float32[4] SUM of ranks 0,1``."""
         of = f" of ranks {','.join(map(str, self.ranks))}" if self.ranks else ""
         return self.call + of
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for :meth:`from_json`."""
-        return {
-            "operation": self.operation,
-            "group": self.group,
-            "ranks": list(self.ranks),
-            "dtype": self.dtype,
-            "elements": self.elements,
-            "arguments": self.arguments,
-            "place": self.place,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Collective:
-        """Read a collective; raises KeyError, ValueError or TypeError on anything else."""
-        elements = data["elements"]
-        texts = {name: str(data[name]) for name in _TEXTS}
-        size = None if elements is None else int(elements)
-        return Collective(ranks=tuple(map(int, data["ranks"])), elements=size, **texts)
-
-
-_TEXTS = ("operation", "group", "dtype", "arguments", "place")
 
 
 def read(entry: str) -> Collective:

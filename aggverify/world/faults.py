@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
 
-from aggverify.errors import AggverifyError, InputError
+from aggverify import codec
+from aggverify.errors import AggverifyError
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective
 from aggverify.world.exits import signal_name
 from aggverify.world.frames import Stack
 
-T = TypeVar("T")
 FaultKind = Literal["exception", "died", "blocked", "runaway", "diverged", "disagree"]
 
 
@@ -158,76 +158,17 @@ class Fault:
         return self.error is not None and bool(self.error.breach)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for :meth:`from_json`; what is per rank as pairs of rank and value."""
-        plain = {name: getattr(self, name) for name in _PLAIN}
-        return plain | {
-            "errors": [[rank, error.to_json()] for rank, error in self.errors.items()],
-            "stacks": [[r, [s.to_json() for s in threads]] for r, threads in self.stacks.items()],
-            "inside": [[rank, call.to_json()] for rank, call in self.inside.items()],
-            "traces": [[r, [c.to_json() for c in calls]] for r, calls in self.traces.items()],
-            "apart": [[rank, c and c.to_json()] for rank, c in self.apart.items()],
-            "output": [[rank, text] for rank, text in self.output.items()],
-            "changes": [[rank, list(names)] for rank, names in self.changes.items()],
+        """Plain data, as fault.json has it; what is per rank as pairs of rank and value."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
+        return {
+            name: codec.plain(tuple(value.items()) if isinstance(value, Mapping) else value)
+            for name, value in values.items()
         }
 
-    @staticmethod
-    def from_json(data: Any) -> Fault:
-        """Read a fault; raises InputError on anything else."""
-        try:
-            return _fault(data)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"not a fault: {data!r:.200} ({error!r:.200})") from error
 
-
-_PLAIN = (
-    "kind",
-    "rank",
-    "message",
-    "size",
-    "exit_status",
-    "crash",
-    "first",
-    "out_of_memory",
-    "processes",
-    "held",
-    "threads",
-)
 _FROM_OUTSIDE = frozenset(
     -number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 )
-
-
-def _fault(data: Mapping[str, Any]) -> Fault:
-    if data["kind"] not in get_args(FaultKind):
-        raise ValueError(f"a fault is one of {', '.join(get_args(FaultKind))}")
-    return Fault(
-        data["kind"],
-        _whole(data["rank"]),
-        str(data["message"]),
-        int(data["size"]),
-        _per_rank(data["errors"], Raised.from_json),
-        _per_rank(data["stacks"], lambda threads: tuple(map(Stack.from_json, threads))),
-        _per_rank(data["inside"], Collective.from_json),
-        _per_rank(data["traces"], lambda calls: tuple(map(Collective.from_json, calls))),
-        _per_rank(data["apart"], lambda c: None if c is None else Collective.from_json(c)),
-        _per_rank(data["output"], str),
-        _per_rank(data["changes"], lambda names: tuple(map(str, names))),
-        _whole(data["exit_status"]),
-        str(data["crash"]),
-        bool(data["first"]),
-        str(data["out_of_memory"]),
-        int(data["processes"]),
-        int(data["held"]),
-        int(data["threads"]),
-    )
-
-
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _per_rank(pairs: Any, value: Callable[[Any], T]) -> dict[int, T]:
-    return {int(rank): value(found) for rank, found in pairs}
 
 
 @dataclass(frozen=True, slots=True)

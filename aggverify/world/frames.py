@@ -5,22 +5,22 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
+
+from aggverify.codec import Part
+from aggverify.errors import InputError
 
 Owner = Literal["candidate", "ours", "torch", "python"]
-_OWNERS = get_args(Owner)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _RECURSION = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Part, frozen=True, array_like=True):
     """A line of a function that was being executed.
 
     ``source``: the line's text without indentation, "" where unknown. ``marked``: from which to
@@ -34,41 +34,20 @@ class Frame:
     source: str = ""
     marked: tuple[int, int] | None = None
 
-    def to_json(self) -> list[Any]:
-        """Plain data for :meth:`from_json`."""
-        marked = None if self.marked is None else list(self.marked)
-        return [self.file, self.line, self.function, self.owner, self.source, marked]
-
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> Frame:
-        """Read what :meth:`to_json` has made; raises ValueError or TypeError on anything else."""
-        file, line, function, owner, source, marked = data
-        if owner not in _OWNERS:
-            raise ValueError(f"a frame is one of {', '.join(_OWNERS)}, not {owner!r:.40}")
-        if marked is not None:
-            start, end = map(int, marked)
-            if not 0 <= start < end <= len(source):
-                raise ValueError(f"no part of a line goes from {start} to {end}")
-            marked = start, end
-        return Frame(str(file), int(line), str(function), owner, str(source), marked)
+    def __post_init__(self) -> None:
+        if self.marked is None:
+            return
+        start, end = self.marked
+        if not 0 <= start < end <= len(self.source):
+            raise InputError(f"no part of a line goes from {start!r:.20} to {end!r:.20}")
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Part, frozen=True):
     """What one thread was doing: its frames, the innermost first."""
 
     thread: str
     """As the interpreter numbers it."""
     frames: tuple[Frame, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for :meth:`from_json`."""
-        return {"thread": self.thread, "frames": [frame.to_json() for frame in self.frames]}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Stack:
-        """Read a stack; raises KeyError, ValueError or TypeError on anything else."""
-        return Stack(str(data["thread"]), tuple(map(Frame.from_json, data["frames"])))
 
 
 @lru_cache(maxsize=4096)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.steps.case import Case
@@ -68,9 +69,14 @@ def test_a_plain_assignment_says_no_more_than_it_must() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"watch": 1}, "the assignment's watch cannot be 1"),
-        ({"terms": True}, "the assignment's terms cannot be True"),
-        ({"mode": 3}, "the assignment's mode cannot be 3"),
+        ({"watch": 1}, "the assignment.watch must be true or false, got 1"),
+        ({"terms": True}, "the assignment.terms must be an integer, got True"),
+        ({"mode": 3}, "the assignment.mode must be text, got 3"),
+        ({"divisor": "2"}, "the assignment.divisor must be a number, got '2'"),
+        ({"elsewhere": -1}, "the assignment.elsewhere must be an integer from 0 to 1099511627776"),
+        ({"virtual": [0, "1"]}, r"the assignment.virtual\[1\] must be an integer, got '1'"),
+        ({"case": 3}, "the assignment.case must be an object, got 3"),
+        ({"before": 3}, "the assignment.before must be a list, got 3"),
         ({"wacth": True}, "did you mean 'watch'"),
     ],
 )
@@ -94,6 +100,35 @@ def test_an_answer_arrives_as_it_was(answer: Answer) -> None:
     assert [x.hex() for x in read.losses] == [x.hex() for x in answer.losses]
 
 
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"losses": ["0.5"]}, "losses[0] must be a double in hex, got '0.5'"),
+        ({"losses": ["0x1p+9999"]}, "losses[0] must be a double in hex, got '0x1p+9999'"),
+        ({"counts": [1, True]}, "counts[1] must be an integer, got True"),
+        ({"logs": 3}, "logs must be a list, got 3"),
+        ({"logs": [None, 3]}, "logs[1] must be a list or text, got 3"),
+        ({"logs": [[["loss"]]]}, "logs[0][0] must be a list of 2, got ['loss']"),
+        ({"logs": [[["loss", []]]]}, "logs[0][0][1] must be a list of 1 to 2, got []"),
+        ({"logs": [[["loss", ["x"]]]]}, "logs[0][0][1][0] must be a double in hex, got 'x'"),
+        ({"clips": [["nan"]]}, "clips[0] must be a list of 2, got ['nan']"),
+        ({"refusals": [["a", 3]]}, "refusals[0][1] must be text, got 3"),
+        ({"first_seconds": -1}, "first_seconds must be a number from 0 to 1000000000, got -1"),
+        ({"call_seconds": math.nan}, "call_seconds must be a number from 0 to 1000000000, got nan"),
+        ({"peak_bytes": -1}, "peak_bytes must be an integer from 0 to 9223372036854775807, got -1"),
+        ({"compiles": 1}, "compiles must be true or false, got 1"),
+    ],
+)
+def test_what_is_no_answer(change: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"the answer.{wrong}")):
+        Answer.from_json(ANSWER.to_json() | change)
+
+
 def test_an_answer_with_more_in_it_is_none() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="unknown key of the answer 'state_changes'"):
         Answer.from_json(ANSWER.to_json() | {"state_changes": []})
+
+
+def test_an_answer_without_losses_is_none() -> None:
+    with pytest.raises(InputError, match="the answer lacks losses"):
+        Answer.from_json({"counts": [1]})

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
@@ -17,11 +18,13 @@ from aggverify.run.search.failing import skipped
 from aggverify.world import Collective, Fault, Stack
 
 THEIRS = Collective("all_reduce", "0", (0, 1), "float64", 1, "SUM", "r.py:8")
-OURS = replace(THEIRS, place="")
+OURS = structs.replace(THEIRS, place="")
 WAITS = {0: (Stack("0x1", ()),)}
 
 
-@pytest.mark.parametrize("engine", [OURS, replace(OURS, dtype="int32"), replace(OURS, elements=7)])
+@pytest.mark.parametrize(
+    "engine", [OURS, structs.replace(OURS, dtype="int32"), structs.replace(OURS, elements=7)]
+)
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_collective_that_one_rank_skips(engine: Collective, answered: bool) -> None:
     """The engine's own may look like the candidate's: ranks then part one later, or not at all."""

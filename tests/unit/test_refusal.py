@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify.checks.refusal import refusal
 from aggverify.execution.executed import Execution

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify.errors import InputError
-from aggverify.world import Collective, Fault, Frame, Raised, Stack, Template, evidence, stacks
+from aggverify.world import (
+    Collective,
+    Fault,
+    Frame,
+    Raised,
+    Stack,
+    Template,
+    answers,
+    evidence,
+    stacks,
+)
 from aggverify.world.candidate_errors import Breach, raised
 from aggverify.world.stacks import parse
+from aggverify.world.wire import WireError
+from tests import hostile, schemas
 from tests.world.conftest import job
 
 WAITS = Collective("all_reduce", "0", (0, 1, 2), "float32", 1, "SUM")
@@ -107,24 +120,64 @@ def test_a_breach_says_it_all_in_its_message() -> None:
     assert evidence(fault) == ""
 
 
-def test_every_part_of_a_fault_survives_json() -> None:
+def test_every_part_of_a_fault_is_in_its_json() -> None:
     error = Raised("E", "m", (Frame("r.py", 3, "f", "candidate", "x / y", (2, 3)),), "E: m", True)
     whole = Fault(
         "diverged", 1, "m", 3, {1: replace(error, before=error, caused=True, breach="b")},
         {0: (Stack("0x1", (frame(9, "g"),)),)}, {0: WAITS}, {0: (WAITS, WAITS), 1: ()},
         {0: WAITS, 1: None}, {2: "said"}, {1: ("environment",)}, -9, "Segmentation fault", True,
     )  # fmt: skip
-    assert Fault.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    data = json.loads(json.dumps(whole.to_json()))
+    schemas.validator(schemas.FAULT).validate(data)
+    mark = ["r.py", 3, "f", "candidate", "x / y", [2, 3]]
+    [[rank, found]] = data["errors"]
+    assert (rank, found["frames"], found["before"]["frames"]) == (1, [mark], [mark])
+    at = ["r.py", 9, "g", "candidate", "", None]
+    assert data["stacks"] == [[0, [{"thread": "0x1", "frames": [at]}]]]
+    assert [[rank, len(calls)] for rank, calls in data["traces"]] == [[0, 2], [1, 0]]
+    assert [[rank, call and call["ranks"]] for rank, call in data["apart"]] == [
+        [0, [0, 1, 2]], [1, None]
+    ]  # fmt: skip
+    assert (data["output"], data["changes"]) == ([[2, "said"]], [[1, ["environment"]]])
+    assert Raised.from_json(found) == whole.errors[1]
 
 
-@pytest.mark.parametrize("data", [
-    None, [], {}, 3, "x", {**Fault("died", 0, "").to_json(), "kind": "odd"},
-    {**Fault("died", 0, "").to_json(), "stacks": [[0, [{"thread": 1, "frames": [[]]}]]]},
-    {**Fault("died", 0, "").to_json(), "errors": [3]},
+ERROR = hostile.ERROR
+FRAME = ERROR["frames"][0]
+
+
+@pytest.mark.parametrize(("data", "wrong"), [
+    (None, "the error must be an object, got None"),
+    ({}, "the error lacks type, message"),
+    ({**ERROR, "stated": 1}, "the error.stated must be true or false, got 1"),
+    ({**ERROR, "frames": [{}]}, "the error.frames[0] must be a list of 6, got {}"),
+    ({**ERROR, "frames": [[*FRAME, 3]]}, "the error.frames[0] must be a list of 6, got ['r.py'"),
+    ({**ERROR, "frames": [FRAME, [*FRAME[:1], "3", *FRAME[2:]]]},
+     "the error.frames[1][1] must be an integer, got '3'"),
+    ({**ERROR, "frames": [[*FRAME[:3], "me", *FRAME[4:]]]},
+     "the error.frames[0][3] must be 'candidate' or 'ours' or 'torch' or 'python', got 'me'"),
+    ({**ERROR, "frames": [[*FRAME[:5], [0, 1 << 60]]]},
+     "the error.frames[0]: no part of a line goes from 0 to 1152921504606846976"),
+    ({**ERROR, "before": {**ERROR, "odd": 1}}, "unknown key of the error.before 'odd'"),
 ])  # fmt: skip
-def test_what_is_no_fault_is_refused(data: Any) -> None:
-    with pytest.raises(InputError, match="not a fault"):
-        Fault.from_json(data)
+def test_what_is_no_error_is_refused(data: Any, wrong: str) -> None:
+    with pytest.raises(InputError, match=re.escape(wrong)):
+        Raised.from_json(data)
+
+
+def test_an_error_of_which_a_part_is_missing_is_no_answer() -> None:
+    for name in ERROR:
+        less = {key: value for key, value in ERROR.items() if key != name}
+        with pytest.raises(WireError, match="error"):
+            answers.rank({"error": less}, started=False)
+
+
+def test_errors_without_end_are_no_answer() -> None:
+    error: Any = ERROR
+    for _ in range(10_000):
+        error = {**ERROR, "before": error}
+    with pytest.raises(WireError, match="recursion"):
+        answers.rank({"error": error}, started=False)
 
 
 def test_state_left_changed_is_told_with_the_fault(play: Template) -> None:
