@@ -148,6 +148,7 @@ def test_what_is_left_is_kept_for_confirming_and_for_reports() -> None:
             way()
 
 
+@pytest.mark.thorough
 def test_what_a_first_look_has_confirmed_stands_where_its_check_comes_to_no_result(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
