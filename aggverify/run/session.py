@@ -289,11 +289,13 @@ class _Work:
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
-        """Return what a first look reported, if its check came to no result."""
+        """Return what a first look reported, if its check came to no result, nor did any other."""
         if self._seen is None:
             return None
         mine = [o for o in self._outcomes if o.summary.name == self._seen.check]
-        if any(o.findings or o.summary.state is not State.NOT_JUDGED for o in mine):
+        over = [o for o in mine if o.findings or not o.stopped]
+        anything = any(o.findings for o in self._outcomes)
+        if any(anything or o.summary.state is not State.NOT_JUDGED for o in over):
             return None
         return ReportedFinding(stored_case(self.subject, self._seen), self._seen, None, True)
 
