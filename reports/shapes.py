@@ -86,7 +86,7 @@ class Cost:
 
 GONE = """
 Two shapes are not in the table any more. Cases drawn towards a condition by branch distance
-(388 steps) found nine of these 602 alone: five were written for it and went with it, four are
+(388 steps) found nine of then 602 alone: five were written for it and went with it, four are
 found without it today. Cases made for conditions that only went one way (273 steps) found two
 alone: `fused_rows_are_scaled_twice`, which is found without them, and
 `group_counts_from_probed_slots`, which is not."""
@@ -210,11 +210,11 @@ def report(found: Mapping[str, list[str]], cost: Mapping[str, Cost], torch: floa
         "",
         "Written by `python reports/shapes.py`; do not edit. The reducers are the wrong ones of",
         "`tests/corpus/blind` and `tests/corpus/branches`, each shape by itself.",
-        "Cost is that of a right one that has what the",
-        "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
-        f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "Every property on all branches begins with all listed cases, which are not counted,",
-        "and is not asked of a reducer that these find.",
+        "Cost is measured on a right reducer with the numbers, logs or collectives that",
+        "a shape needs. It is processor time of all processes, in units of one",
+        f"`import torch` ({torch:.1f} s).",
+        "*Every property on all branches* starts from all listed cases. Their cost is not counted,",
+        "and reducers that they find are left out.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
