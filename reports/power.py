@@ -80,6 +80,8 @@ Each wrong reducer written blind is run once more without the check that found i
 (`python reports/verdicts.py ablate`). Where nothing else finds it, the check earns its place alone.
 Beside it what the check costs: lines of its file, cases and steps of a default run of
 `examples/native/sum/token_mean.py`. Steps that several checks judge are those of the first.
+A check that alone finds nothing stays where its finding names the dimension or the cause: a layout
+that is wrong is also wrong in the combination, which does not name it.
 
 """
 
