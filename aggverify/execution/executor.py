@@ -369,13 +369,14 @@ class Executor:
     @contextmanager
     def patient(self) -> Iterator[None]:
         """Every case gets the full processor time, also once one has run away."""
-        every = (self, *self._others.values())
-        for each in every:
+        # Others, such as those that compile, never get less than theirs.
+        usual = [other for where, other in self._others.items() if not _has_own_time(where)]
+        for each in (self, *usual):
             each._cpu_seconds = limits.CPU_SECONDS
         try:
             yield
         finally:
-            for each in every:
+            for each in (self, *usual):
                 each._cpu_seconds = None
 
     def fresh(self) -> None:
@@ -393,6 +394,10 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
     REAL: ({}, {}),
 }
 """What is added to a handler's setup, and under which options."""
+
+
+def _has_own_time(where: Where) -> bool:
+    return where in _SETUPS and "cpu_seconds" in _SETUPS[where][1]
 
 
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:

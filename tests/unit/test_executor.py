@@ -15,7 +15,7 @@ from aggverify.execution import limits
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
-from aggverify.execution.run_spec import LAUNCHED, RunSpec
+from aggverify.execution.run_spec import LAUNCHED, REAL, RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.execution.trace_sampling import FIRST
 from aggverify.generation.catalogue import plain_losses
@@ -231,13 +231,16 @@ RAN_AWAY = Fault("runaway", 0, "did not finish", 2)
 
 
 def test_all_of_a_subject_s_ranks_are_patient_and_begin_anew_together() -> None:
-    """Launched ones too: what ran away in one mode is given its full time in the next."""
-    launched = Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
+    """Launched ones too: what ran away in one mode is given its full time in the next.
+
+    They have a longer time than usual, which patience does not make shorter.
+    """
+    real, launched = Executor(Ranks(RAN_AWAY)), Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
     executor = Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
-    executor._others[LAUNCHED] = launched
+    executor._others |= {LAUNCHED: launched, REAL: real}
     with executor.patient():
-        assert launched._cpu_seconds == limits.CPU_SECONDS
-    assert launched._cpu_seconds is None
+        assert (real._cpu_seconds, launched._cpu_seconds) == (limits.CPU_SECONDS, None)
+    assert real._cpu_seconds is None
     for forget in (executor.calm, executor.begin):
         launched._retry_policy._tried.add(1.0)
         forget()

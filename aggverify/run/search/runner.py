@@ -307,10 +307,12 @@ class CheckRun:
             judged = pipeline.push(batch)
             if (found := _first(judged)) is not None:
                 self.found = found  # should time end here
-                if pipeline.is_empty:
+                if pipeline.is_empty or found.fault is not None:
+                    # Each case under way may cost seconds too, in ranks that are replaced anyway.
                     self._put_back(batch)
-                # What is under way is judged as well, so that no result of it depends on timing.
-                pipeline.rest(judged)
+                else:
+                    # Judged as well, so that no result depends on how far these have come.
+                    pipeline.rest(judged)
                 return found
             if self.clock() >= deadline and (more := next(self._left, None)) is not None:
                 self._put_back([more])
