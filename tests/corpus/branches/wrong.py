@@ -181,7 +181,7 @@ def ids_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
     return divided(losses, batch, [tokens[n] * batch.num_groups for n in names.tolist()])
 
 
-@entry(WRONG, "sample_mean", "an id too large is taken for padding", says="an id of 2147483")
+@entry(WRONG, "sample_mean", "an id too large is taken for padding", says="an id of ")
 def large_ids_are_padding(losses: Tensor, batch: MicroBatch) -> Tensor:
     counts = [
         n * batch.num_rollouts if i < 2**31 else 10**9
