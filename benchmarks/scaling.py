@@ -51,7 +51,7 @@ def seconds(executor: Executor, subject: Subject, cases: list[Case]) -> float:
         expected = subject.expected(execution.case.step)
         assert execution.weights is not None, execution.failure
         assert expected is not None
-        assert worst_weight(execution.weights, expected, subject.roundings, "float64") is None
+        assert worst_weight(execution.weights, expected, subject.roundings_on(), "float64") is None
     return time.perf_counter() - began
 
 

@@ -74,7 +74,7 @@ def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> StepWeig
 def roundings(subject: Subject, run: RecordedRun) -> int:
     """On a weight's path in the step of the most rollouts, and on the way it is read off."""
     own = (subject.roundings_on(each.step) for each in run.steps)
-    return max(own, default=subject.roundings) + max(_READ[q] for q in run.quantities)
+    return max(own, default=subject.roundings_on()) + max(_READ[q] for q in run.quantities)
 
 
 def once(

@@ -235,7 +235,7 @@ class Executor:
             assert engine is not None
             ranks = self._ranks(where, {"engine": engine.name})
             return ranks.submit(replace(subject, engine=engine), bare)
-        return self._ranks(where, size=max(map(_size, bare))).submit(subject, bare)
+        return self._ranks(where, size=max(t.num_ranks for t in bare)).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
         """Run each virtual rank in a process that has run nothing; return their sum, reduced."""
@@ -271,7 +271,7 @@ class Executor:
         seconds = max(self._cpu_seconds or 0.0, self._retry_policy.seconds or 0.0) or None
         jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in specs]
         for wanted in specs:
-            size, steps = _size(wanted), 1 + len(wanted.before)
+            size, steps = wanted.num_ranks, 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
                 raise NotJudged(why)  # what failed twice is not tried for every case
             self.executed += steps
@@ -353,7 +353,7 @@ class Executor:
             asked = (asked or limits.CPU_SECONDS) * len(wanted.virtual) / MAX_WORLD
         calls = layout.num_microbatches * (1 + len(wanted.before)) * max(1, len(wanted.virtual))
         return Job(
-            _size(wanted),
+            wanted.num_ranks,
             assignment(subject, wanted, self._note, usual=usual).to_json(),
             limits.cpu_seconds(tokens, calls, asked, self._slowest),
             together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
@@ -369,14 +369,13 @@ class Executor:
     @contextmanager
     def patient(self) -> Iterator[None]:
         """Every case gets the full processor time, also once one has run away."""
-        # Others, such as those that compile, never get less than theirs.
-        usual = [other for where, other in self._others.items() if not _has_own_time(where)]
-        for each in (self, *usual):
-            each._cpu_seconds = limits.CPU_SECONDS
+        every = (self, *self._others.values())
+        for each in every:
+            each._cpu_seconds = each._template.cpu_seconds
         try:
             yield
         finally:
-            for each in (self, *usual):
+            for each in every:
                 each._cpu_seconds = None
 
     def fresh(self) -> None:
@@ -396,15 +395,6 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
 """What is added to a handler's setup, and under which options."""
 
 
-def _has_own_time(where: Where) -> bool:
-    return where in _SETUPS and "cpu_seconds" in _SETUPS[where][1]
-
-
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
     """Keep, of the steps before, those that the trainer may run: a promise holds for them, too."""
     return replace(wanted, before=tuple(filter(subject.keeps_promises, wanted.before)))
-
-
-def _size(wanted: RunSpec) -> int:
-    """Ranks of the world that it is run in."""
-    return 1 if wanted.virtual else wanted.case.layout.world_size

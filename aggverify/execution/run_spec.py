@@ -73,6 +73,11 @@ class RunSpec:
     """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
     @property
+    def num_ranks(self) -> int:
+        """Ranks of the world that it is run in."""
+        return 1 if self.virtual else self.case.layout.world_size
+
+    @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
         asked = self.before or self.fresh or self.watch or self.misuse or self.show or self.virtual

@@ -347,16 +347,9 @@ class Subject:
         """The mode, or the person's oracle file; None when only invariance is judged."""
         return self.mode if self.oracle is None else self.oracle.name
 
-    @property
-    def roundings(self) -> int:
-        """Roundings on one token's path in a step of few rollouts, the engine's included."""
-        return self._roundings(0)
-
-    def roundings_on(self, step: Step) -> int:
-        """Return the roundings on one token's path in this step, the engine's included."""
-        return self._roundings(step.num_rollouts)
-
-    def _roundings(self, rollouts: int) -> int:
+    def roundings_on(self, step: Step | None = None) -> int:
+        """Return a token's roundings in this step or one of few rollouts, the engine's included."""
+        rollouts = 0 if step is None else step.num_rollouts
         more = oracles.mode(self.mode).more_roundings(rollouts) if self.mode else 0
         around = getattr(self.convention, "roundings", 0)
         return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around

@@ -163,6 +163,11 @@ class Template:
         return self._options.backend.name
 
     @property
+    def cpu_seconds(self) -> float:
+        """Processor time that a job has where nothing else is asked for it."""
+        return self._options.cpu_seconds
+
+    @property
     def why_no_more(self) -> str:
         """What keeps worlds from being larger."""
         if self._options.backend.shares:

@@ -85,7 +85,7 @@ def test_what_every_loss_weighs(dtype: str, ranks: Executor) -> None:
     for name in TRAINED:
         [ran] = ranks.run(under := subject(name), [case])
         assert ran.failure is None and ran.weights is not None, (name, ran.failure)
-        off = worst_weight(ran.weights, exact(name, CELLS), under.roundings, dtype)
+        off = worst_weight(ran.weights, exact(name, CELLS), under.roundings_on(), dtype)
         assert off is None, (name, ran.weights)
 
 
@@ -184,7 +184,7 @@ def test_the_released_trainer_trains_so(released: dict[str, str]) -> None:
             for row, sample in zip(found["weights"], STEP.samples, strict=True)
             for w in row[: sample.response_length]
         ]
-        roundings = subject(name).roundings
+        roundings = subject(name).roundings_on()
         assert worst_weight(weights, exact(name, cells), roundings, "float64") is None, found
 
 

@@ -121,7 +121,7 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Executor) ->
         assert done.failure is None and done.weights is not None, (mode, done.failure)
         expected = subject.expected(done.case.step)
         assert expected is not None
-        off = worst_weight(done.weights, expected, subject.roundings, "float32")
+        off = worst_weight(done.weights, expected, subject.roundings_on(), "float32")
         found.append(off is None)
     return found
 

@@ -99,9 +99,9 @@ def test_the_exact_bound_decides_to_the_last_bit(precision: str, n: int, k: int,
 def test_a_norm_over_rollouts_has_as_many_roundings_as_the_step_has_of_them() -> None:
     normed = Subject.of(Claim("r.py", "r", "native", "sum", "vl_norm", divisor=16.0))
     few, many = (parse_step("; ".join(["1/1"] * n)) for n in (61, 640))
-    assert normed.roundings_on(few) == normed.roundings == 8 + 64
+    assert normed.roundings_on(few) == normed.roundings_on() == 8 + 64
     assert normed.roundings_on(many) == 8 + 640 + 3
-    assert subject().roundings_on(many) == subject().roundings == 8
+    assert subject().roundings_on(many) == subject().roundings_on() == 8
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -147,7 +147,7 @@ def test_the_bound_of_the_scalar_is_of_what_was_added(
     case = Case(step, Layout.trivial(2), tuple(map(float, losses)), dtype)
     weights = subject().expected(step)
     assert weights is not None
-    right, roundings = Fraction(sum(losses), 3), subject().roundings + 1
+    right, roundings = Fraction(sum(losses), 3), subject().roundings_on() + 1
     bound = scalar_bound(Fraction(magnitude, 3), additions, roundings, PRECISIONS[dtype])
     off = scalar_mismatch(subject(), case, right + bound * 2, weights)
     assert off is not None

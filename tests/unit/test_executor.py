@@ -11,7 +11,6 @@ import pytest
 
 from aggverify.checks.base import failure_finding
 from aggverify.errors import NotJudged
-from aggverify.execution import limits
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
@@ -41,6 +40,7 @@ class Ranks:
     outcome: Outcome
     given: list[Job] = field(default_factory=list)
     printed: Printed = field(default_factory=Printed)
+    cpu_seconds: float = 4.0
 
     def calm(self) -> None: ...
 
@@ -235,12 +235,15 @@ def test_all_of_a_subject_s_ranks_are_patient_and_begin_anew_together() -> None:
 
     They have a longer time than usual, which patience does not make shorter.
     """
-    real, launched = Executor(Ranks(RAN_AWAY)), Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
-    executor = Executor(Ranks(RAN_AWAY))  # type: ignore[arg-type]
+    executor, real, launched = (
+        Executor(Ranks(RAN_AWAY, cpu_seconds=seconds))  # type: ignore[arg-type]
+        for seconds in (4.0, 4.0, 60.0)
+    )
     executor._others |= {LAUNCHED: launched, REAL: real}
     with executor.patient():
-        assert (real._cpu_seconds, launched._cpu_seconds) == (limits.CPU_SECONDS, None)
-    assert real._cpu_seconds is None
+        every = [each._cpu_seconds for each in (executor, real, launched)]
+    assert every == [4.0, 4.0, 60.0]
+    assert executor._cpu_seconds is real._cpu_seconds is launched._cpu_seconds is None
     for forget in (executor.calm, executor.begin):
         launched._retry_policy._tried.add(1.0)
         forget()

@@ -106,7 +106,7 @@ class RunStatistics:
         found = []
         for precision, seen in sorted(self._by_precision.items()):
             weight = Fraction(seen.smallest_weight if seen.smallest_weight < math.inf else 1.0)
-            bound = weight_bound(weight, subject.roundings, PRECISIONS[precision])
+            bound = weight_bound(weight, subject.roundings_on(), PRECISIONS[precision])
             loss = ReportedLoss(seen.sparse, seen.dense, seen.dense_steps, seen.vacuous_steps)
             sizes = tuple(SizeMargin(*pair) for pair in sorted(seen.by_size.items()))
             smallest = float(caught(bound, weight))

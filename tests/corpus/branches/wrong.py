@@ -181,7 +181,7 @@ def ids_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
     return divided(losses, batch, [tokens[n] * batch.num_groups for n in names.tolist()])
 
 
-@entry(WRONG, "sample_mean", "an id too large is taken for padding", says="an id of ")
+@entry(WRONG, "sample_mean", "an id too large is taken for padding", says="an id of 4294967303")
 def large_ids_are_padding(losses: Tensor, batch: MicroBatch) -> Tensor:
     counts = [
         n * batch.num_rollouts if i < 2**31 else 10**9
@@ -293,7 +293,13 @@ def equal_lengths(losses: Tensor, batch: MicroBatch) -> Tensor:
     return sample_mean(losses, batch)
 
 
-@entry(WRONG, "token_mean", "counts kept in 16 bits to save a buffer", says="tokens")
+@entry(
+    WRONG,
+    "token_mean",
+    "counts kept in 16 bits to save a buffer",
+    says="tokens",
+    bug="count-wraps",
+)
 def counts_in_int16(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
 
