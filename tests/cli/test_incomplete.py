@@ -15,11 +15,13 @@ from aggverify.execution.deadline import Deadline, OutOfTime
 from aggverify.run import session
 from aggverify.run.planning import resolution
 from aggverify.run.search import entry_runner, runner
+from aggverify.run.search.pipeline import Pipeline
 from aggverify.run.search.runner import CheckRun
 from tests.conftest import EXAMPLES, Cli, Ran
 
 RIGHT = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 WRONG = EXAMPLES / "broken" / "micro_batch_token_mean.py"
+CHECK = "independent_of_micro_batches"
 LITTLE = ("--profile", "quick", "--world", "1", "--max-examples", "1")
 EVERY = ("--report", "json,junit,md,html,text", "--report-dir", "o", "--github")
 
@@ -154,4 +156,16 @@ def test_what_a_first_look_has_confirmed_stands_where_its_check_comes_to_no_resu
 ) -> None:
     monkeypatch.setattr(CheckRun, "run", raising(NotJudged("ranks are ended for lack of memory")))
     ran = cli("check", WRONG, *LITTLE)
+    assert (ran.code, "AGV202" in ran.flat) == (1, True), ran.out
+
+
+@pytest.mark.thorough
+def test_what_was_seen_before_time_ended_among_drawn_cases_is_a_finding(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing but the last batch shows it, and that is as far as the run comes."""
+    monkeypatch.setattr(session, "first_failure", lambda *arguments: None)
+    monkeypatch.setattr(runner, "first_cases", lambda *arguments: [])
+    monkeypatch.setattr(Pipeline, "rest", raising(OutOfTime(), 0))
+    ran = cli("check", WRONG, "--profile", "quick", "--world", "1", "--only", CHECK)
     assert (ran.code, "AGV202" in ran.flat) == (1, True), ran.out

@@ -14,8 +14,10 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor, Submitted
 from aggverify.generation.space import Space
 from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.plan import PlannedCheck
+from aggverify.run.search import entry_runner
 from aggverify.run.search.pipeline import Pipeline, Running
-from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.runner import FIRST_BATCH, CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -43,11 +45,12 @@ def pipeline(said: list[str], *, fails: bool, finds: bool) -> Pipeline:
     return Pipeline(submit)
 
 
+@pytest.mark.parametrize("fault", [None, Fault("blocked", 0, "waits")], ids=["weights", "fault"])
 @pytest.mark.parametrize("stumbles", [True, False])
 def test_every_stored_case_is_judged_after_a_finding_too(
-    stumbles: bool, executor: Executor, monkeypatch: pytest.MonkeyPatch
+    stumbles: bool, fault: Fault | None, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that were under way, or did not start, when another case failed."""
+    """Those that were under way, at once unless each may hang, or did not start."""
     cases = [Case(FIRST.step, FIRST.layout, (float(n),)) for n in range(30)]
     seen: list[float] = []
 
@@ -55,8 +58,8 @@ def test_every_stored_case_is_judged_after_a_finding_too(
         def judge(executions: Sequence[Execution]) -> list[Finding | None]:
             seen.extend(case.losses[0] for case in some)
             bad = [case.losses[0] == 3 and not run.known for case in some]
-            pairs = zip(some, bad, strict=True)
-            return [Finding("AGV402", "a check", "", c, None) if b else None for c, b in pairs]
+            found = [Finding("AGV402", "a check", "", case, None, fault=fault) for case in some]
+            return [f if b else None for f, b in zip(found, bad, strict=True)]
 
         return Running(Submitted(list, lambda: stumbles), judge)
 
@@ -66,9 +69,19 @@ def test_every_stored_case_is_judged_after_a_finding_too(
     found = run.stored_failure()
     assert found is not None and run.found is found
     assert len(seen) == len(set(seen)) < 30
+    assert (len(seen) > FIRST_BATCH) == (fault is None and not stumbles)
     run.known.append(found)
     assert run.stored_failure() is None
     assert sorted(seen) == [float(n) for n in range(30)]
+
+
+def test_what_one_zero_shows_is_not_lost_to_the_other() -> None:
+    plus, minus = (FIRST.with_losses((zero,)) for zero in (0.0, -0.0))
+    assert plus == minus
+    found = Finding("AGV402", "a check", "", plus, None)
+    line = Pipeline(lambda cases: Running(Submitted(list, lambda: False), lambda _: [found, None]))
+    line.push([plus, minus])
+    assert line.drain() == {plus: found}
 
 
 def test_cases_that_are_put_back_are_left_out_once_the_space_is_smaller(executor: Executor) -> None:
@@ -148,3 +161,18 @@ def test_what_has_been_run_is_judged_where_nothing_more_can_start(stop: BaseExce
     with pytest.raises(type(stop)):
         nothing.push([SECOND])
     assert said.count("judge 1") == 2
+
+
+def test_what_is_judged_on_branches_counts_as_its_cases_do(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(run: CheckRun, cases: Sequence[Case]) -> None:
+        run.cases, run.judged, run.refusals = 3, 2, ["no"]
+
+    check = next(check for check in CHECKS if check.on_branches is not None)
+    entry = PlannedCheck(check, PLAIN, Space())
+    monkeypatch.setattr(entry_runner, "looking_at_branches", lambda subject, skip: [entry])
+    monkeypatch.setattr(CheckRun, "first_failure", judged)
+    run = CheckRun(CHECKS[0], PLAIN, Space(), executor, RunStatistics())
+    assert entry_runner.on_branches(run) is None
+    assert (run.cases, run.judged, run.refusals) == (3, 2, ["no"])
