@@ -116,8 +116,8 @@ class Check:
     """Whether its first variant is compared with each of the others, some of which the candidate
     may not offer: it and one of them are enough to judge a case by."""
     max_examples: int | None = None
-    """Drawn cases at most in the default profile, for a check that needs no more, or whose cases
-    cost much; a profile's ``part`` of it in others."""
+    """Drawn cases at most, for a check that needs no more, or whose cases cost much: a profile's
+    ``part`` of it."""
     max_stored: int | None = None
     """Stored cases at most, for a check whose cases cost much."""
     only: Callable[[Subject], Iterable[Case]] | None = None

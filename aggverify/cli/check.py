@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
     from aggverify.world import Cluster, Pool
+    from aggverify.world.launching import Launcher
 
 
 @click.command(cls=Grouped)
@@ -39,13 +40,41 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     AGGVERIFY = {"mode": "token_mean", "engine": "mean"}. Options go before the file's claims, and
     those before [tool.aggverify] of the project's pyproject.toml.
     """
-    from aggverify.cli import early, screen
-    from aggverify.execution.options import default, texts
+    from aggverify.cli import early
 
     mine = given_options(given)
     early.refuse(targets, mine)
+    run: CommandRun = click.get_current_context().obj
+    with _launcher(run, mine) as launcher:
+        return _of_settings(targets, mine, run, launcher)
+
+
+@contextmanager
+def _launcher(run: CommandRun, mine: Mapping[str, Any]) -> Iterator[Launcher | None]:
+    """Give what starts ranks, which imports torch while this process imports all else.
+
+    None where they are launched already or in a sandbox. Why it cannot be had the pool finds again.
+    """
+    from aggverify.world import LocalLauncher, PoolError, linux
+
+    launcher = None
+    if run.cluster is None and "sandbox" not in mine and linux.unsupported() is None:
+        with suppress(PoolError):
+            launcher = LocalLauncher()
+    try:
+        yield launcher
+    finally:
+        if launcher is not None:
+            launcher.close()
+
+
+def _of_settings(
+    targets: tuple[str, ...], mine: Mapping[str, Any], run: CommandRun, launcher: Launcher | None
+) -> int:
+    """Complete the options by those of the project, and do what they ask for."""
+    from aggverify.cli import screen
     from aggverify.errors import InputError
-    from aggverify.execution.options import BY_KEY
+    from aggverify.execution.options import BY_KEY, default, texts
     from aggverify.report.outputs import ReportOutputs
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
@@ -65,11 +94,9 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
     if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):
         raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
-    run: CommandRun = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
     cluster = _cluster(run, request)
-    # First: ranks import torch while this process imports what follows.
-    with _pool(request, deadline, cluster) as pool:
+    with _pool(request, deadline, cluster or launcher) as pool:
         if "list" in mine:
             return _list(request, pool)
         others = _others(mine, project)
@@ -144,7 +171,7 @@ def _list(request: Request, pool: _Ranks) -> int:
 
 
 @contextmanager
-def _pool(request: Request, deadline: Deadline, cluster: Cluster | None) -> Iterator[_Ranks]:
+def _pool(request: Request, deadline: Deadline, launcher: Launcher | None) -> Iterator[_Ranks]:
     """Give the pool of ranks: with the command's deadline, in its sandbox or cluster.
 
     Why there is none is raised where it is asked for, so that a document can have it.
@@ -157,7 +184,7 @@ def _pool(request: Request, deadline: Deadline, cluster: Cluster | None) -> Iter
     try:
         whole = (request.target, request.against, request.adapter)
         inside = sandbox(*whole) if request.sandbox else None
-        pool = Pool(replace(LIMITS, turn=deadline.check, sandbox=inside), launcher=cluster)
+        pool = Pool(replace(LIMITS, turn=deadline.check, sandbox=inside), launcher=launcher)
     except AggverifyError as error:
         reason = error
 

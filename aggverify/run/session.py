@@ -10,6 +10,7 @@ from aggverify import model
 from aggverify.checks import CHECKS, Check, Finding, installed
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
+from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
@@ -261,10 +262,14 @@ class _Work:
         executor, outcomes = self._executor, self._outcomes
         budget = self.subject.claim.budget
         clock = executor.budget_clock if budget.max_time is None else executor.clock
-        ends = clock() + min(budget.seconds, part * deadline.left)
+        began = clock()
+        ends = began + min(budget.seconds, part * deadline.left)
         while left_over := self.entries[len(outcomes) :]:
             deadline.look()
-            seconds = (ends - clock()) * share(left_over)
+            now, done = clock(), sum(outcome.summary.cases for outcome in outcomes)
+            # Kept for the least that the other checks judge, at the pace so far.
+            others = sum(entry.instead is None for entry in left_over[1:])
+            kept = others * MIN_EXAMPLES * (now - began) / max(done, 1)
             left = prune(left_over[0], outcomes)
             outcome = run_check(
                 left,
@@ -273,7 +278,8 @@ class _Work:
                 seen=self._statistics,
                 before=self._before,
                 skip=self._skip,
-                seconds=seconds,
+                seconds=(ends - now) * share(left_over),
+                listed_seconds=ends - now - kept,
                 deadline=deadline,
             )
             spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.checks import Check, formula, padding, terms, windows
+from aggverify.checks import Check, formula, order, padding, shapes, terms, windows
 from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
 from aggverify.codes.state import State
@@ -19,12 +19,15 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.events import CheckFinished, CheckStarted, ConfirmedFinding, Event
 from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.outcome.verdict import RunVerdict
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.entry_runner import run_check
 from aggverify.run.session import examine
 from aggverify.world import Pool
+from tests.conftest import ROOT
 
 FILE = Path(__file__).with_name("searched.py")
+RIGHT = ROOT / "examples" / "native" / "sum" / "token_mean.py"
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +69,53 @@ def test_a_few_results_are_not_enough(executor: Executor) -> None:
     assert "cases came to a result, and 3 are the least that a check passes on" in summary.reason
 
 
-def test_what_the_clock_leaves_out_is_counted(executor: Executor) -> None:
-    budget = Budget("ci")
-    about = replace(subject("right", "token_mean").claim, budget=budget, max_world=1)
-    [entry] = plan(Subject.of(about), [formula.CHECK]).entries
-    late = run_check(entry, executor, seconds=0.0)
+def by_default(**budget: object) -> Subject:
+    about = replace(subject("right", "token_mean").claim, budget=Budget("ci", **budget))
+    return Subject.of(about)
+
+
+@pytest.mark.parametrize("check", [formula.CHECK, order.CHECK], ids=lambda check: check.name)
+def test_what_the_clock_leaves_out_is_counted(executor: Executor, check: Check) -> None:
+    [entry] = plan(by_default(), [check]).entries
+    late, whole = run_check(entry, executor, seconds=0.0), run_check(entry, executor)
     [cut] = late.statistics.observer.cut_short
     assert late.summary.state is State.OK
-    assert (cut.check, cut.planned) == (formula.NAME, budget.examples)
-    assert MIN_EXAMPLES <= cut.drawn < budget.examples
-    assert run_check(entry, executor).statistics.observer.cut_short == []
+    assert (cut.check, cut.planned) == (check.name, entry.examples)
+    assert cut.drawn < entry.examples
+    assert late.summary.cases - cut.drawn == whole.summary.cases - entry.examples
+    assert MIN_EXAMPLES <= late.summary.cases < whole.summary.cases
+    assert whole.statistics.observer.cut_short == []
+
+
+def test_lists_end_where_their_time_does_but_not_before_the_least(executor: Executor) -> None:
+    [entry] = plan(by_default(), [shapes.CHECK]).entries
+    late = run_check(entry, executor, listed_seconds=0.0)
+    assert late.summary.state is State.OK
+    assert MIN_EXAMPLES <= late.summary.cases < 100
+    [cut] = late.statistics.observer.cut_short
+    assert (cut.check, cut.drawn, cut.planned) == (shapes.NAME, 0, entry.examples)
+
+
+def test_too_little_time_leaves_no_check_out(
+    shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its least, at a pace of a hundred steps a second."""
+    with opened(shared_pool, {"path": str(RIGHT)}) as template:
+        executor = Executor(template)
+        monkeypatch.setattr(executor, "clock", lambda: executor.executed / 100)
+
+        def verdict(seconds: int) -> RunVerdict:
+            about = by_default(max_time=seconds).claim
+            return examine(
+                Subject.of(replace(about, target=str(RIGHT), function="reduce")), executor
+            )
+
+        whole, short = verdict(900), verdict(9)
+    assert whole.cuts == ()
+    assert shapes.NAME in {cut.check for cut in short.cuts}
+    assert short.executed < 0.8 * whole.executed
+    for made in (whole, short):
+        assert [c.name for c in made.checks if c.state is State.NOT_JUDGED] == []
 
 
 def test_another_count_of_the_last_window_is_state(executor: Executor) -> None:

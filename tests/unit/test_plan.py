@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from math import ceil
 from typing import NamedTuple
 
 import pytest
@@ -69,7 +70,7 @@ def test_examples_are_the_budgets_or_the_checks() -> None:
     wanted = planned(budget=Budget("ci", max_examples=7))
     assert wanted["independent_of_data_parallel_size"].examples == 7
     most = [e for e in planned().values() if e.check.max_examples and e.check.only is None]
-    assert most and all(e.examples == min(150, e.check.max_examples or 0) for e in most)
+    assert most and all(e.examples == min(25, ceil((e.check.max_examples or 0) / 2)) for e in most)
 
 
 def test_the_plan_is_data() -> None:
@@ -140,10 +141,11 @@ def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
         (None, Budget("quick", max_examples=100), 100),
         (75, Budget("quick"), 25),
         (20, Budget("quick"), 7),
-        (20, Budget("ci"), 20),
-        (None, Budget("ci"), 150),
+        (20, Budget("ci"), 10),
+        (None, Budget("ci"), 25),
         (20, Budget("ci", max_examples=10), 10),
-        (75, Budget("ci", max_examples=1000), 500),
+        (75, Budget("ci", max_examples=500), 500),
+        (20, Budget("ci", max_examples=500), 200),
         (75, Budget("thorough"), 1500),
     ],
 )

@@ -67,7 +67,8 @@ def test_the_smallest_of_the_first_failures_is_shown() -> None:
     assert len(bench.seen) == len(set(bench.seen)) < 100
 
 
-def test_a_search_that_is_late_still_draws_some() -> None:
-    bench = Bench(most=1000)
-    assert search(draws(Space(), 0), bench.submit, max_examples=1000, deadline=0.0) is None
-    assert MIN_EXAMPLES <= len(bench.seen) <= MIN_EXAMPLES + 3 * MAX_BATCH
+@pytest.mark.parametrize("least", [-5, 0, MIN_EXAMPLES])
+def test_a_search_that_is_late_still_draws_the_least(least: int) -> None:
+    bench, cases = Bench(most=1000), draws(Space(), 0)
+    assert search(cases, bench.submit, max_examples=1000, deadline=0.0, least=least) is None
+    assert max(0, least) <= len(bench.seen) <= (least + 3 * MAX_BATCH if least > 0 else 0)

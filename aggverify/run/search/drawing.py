@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
 from aggverify.checks import Finding
 from aggverify.checks.spaces import spread
-from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.subject import Subject
 from aggverify.generation.backend import BACKEND, seeded
 from aggverify.generation.space import Space
@@ -89,18 +88,19 @@ def search(
     *,
     max_examples: int,
     deadline: float,
+    least: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Finding | None:
     """Return the finding on the smallest of the first cases that fail, or None.
 
     They are drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds
-    of ``clock``.
+    of ``clock``; so many cases as ``least`` are judged however late it is.
     """
     judged: Judged = {}
     batch: list[Case] = []
     pipeline = Pipeline(submit)
     for case in islice(cases, max_examples):
-        late = clock() > deadline and len(judged) >= MIN_EXAMPLES
+        late = clock() > deadline and len(judged) >= least
         if late or any(judged.values()):
             break
         batch.append(case)

@@ -53,6 +53,7 @@ def run_check(
     before: StoredExamples = NOTHING,
     skip: Collection[str] = (),
     seconds: float = math.inf,
+    listed_seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
     """Run the entry, or report why it is not run; with what is known when it is stopped.
@@ -60,8 +61,9 @@ def run_check(
     ``seen``: what earlier entries of the subject have seen; this one adds to a copy.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
     ``skip``: names of checks that are not judged on branches either.
-    ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases is
-    limited only where a person asks for it. ``deadline``: of the whole command.
+    ``seconds``: for drawing, of the run's clock. ``listed_seconds``: for what is not drawn; a check
+    that draws nothing is limited only where a person asks for it. ``deadline``: of the whole
+    command.
     """
     statistics = RunStatistics() if seen is None else deepcopy(seen)
     check = entry.check
@@ -92,13 +94,14 @@ def run_check(
     )
     began = executor.clock()
     unlimited = check.only is not None and claim.budget.max_time is None
-    ends = math.inf if unlimited else run.clock() + seconds
+    ends = run.clock() + seconds
+    listed_until = math.inf if unlimited else run.clock() + listed_seconds
     reported: list[ReportedFinding] = []
     stopped = None
     try:
         _found_before(run, before, reported, emit)
         if not reported and not before.only:
-            _found(run, entry, ends, reported, emit, skip)
+            _found(run, entry, ends, listed_until, reported, emit, skip)
     except NotJudged as error:
         run.not_judged = str(error)
     except STOPS as stop:
@@ -132,14 +135,15 @@ def _found(
     run: CheckRun,
     entry: PlannedCheck,
     deadline: float,
+    listed_until: float,
     reported: list[ReportedFinding],
     emit: Emit,
     skip: Collection[str],
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
-    finding = run.run(examples=entry.examples, deadline=deadline)
-    late = check.only is None and run.clock() > deadline
+    finding = run.run(examples=entry.examples, deadline=deadline, listed_until=listed_until)
+    late = check.only is None and (not run.complete or run.clock() > deadline)
     if finding is None and late and run.drawn < entry.examples:
         cut = model.Cut(check.name, run.drawn, entry.examples)
         run.statistics.observer.cut_short.append(cut)
@@ -275,7 +279,7 @@ def _state(
         return State.LEFT_OUT, "its ranks talk to others on some of these steps"
     if run.not_judged is not None:
         return State.NOT_JUDGED, run.not_judged
-    if not run.complete:
+    if not run.complete and run.check.only is not None:
         return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
     if not run.cases:
         return State.NOT_JUDGED, "no case was executed"

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from aggverify.checks import Check, Finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
+from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
@@ -95,24 +96,28 @@ class CheckRun:
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
-    def run(self, *, examples: int, deadline: float) -> Finding | None:
+    def run(
+        self, *, examples: int, deadline: float, listed_until: float = math.inf
+    ) -> Finding | None:
         """Return the finding on the smallest case that shows it, or None when every case passes.
 
-        ``deadline``: in seconds of :meth:`clock`. Raises OutOfTime where the whole
-        command has none left and nothing was found.
+        ``deadline`` of drawing, ``listed_until`` of what is not drawn: in seconds of :meth:`clock`.
+        Raises OutOfTime where the whole command has none left and nothing was found.
         """
         if self.check.only is not None:
-            self.found = self.stored_failure(deadline)
+            self.found = self.stored_failure(listed_until)
             return self.found if self.check.confirming is None else self._made_small()
-        self.found = self.stored_failure()
+        self.found = self.stored_failure(listed_until, least=MIN_EXAMPLES)
         before = self.cases
-        self.found = self.found or search(
-            stream_of(self.subject).cases(self.check.draws(self.space), examples),
-            self._submit_in_time,
-            max_examples=examples,
-            deadline=deadline,
-            clock=self.clock,
-        )
+        if self.found is None and self.complete:
+            self.found = search(
+                stream_of(self.subject).cases(self.check.draws(self.space), examples),
+                self._submit_in_time,
+                max_examples=examples,
+                deadline=deadline,
+                least=MIN_EXAMPLES - self.judged,
+                clock=self.clock,
+            )
         self.drawn = self.cases - before
         return self._made_small()
 
@@ -294,8 +299,11 @@ class CheckRun:
         """
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
-    def stored_failure(self, deadline: float = math.inf) -> Finding | None:
-        """Return the first finding among the cases that are not drawn and have not been run."""
+    def stored_failure(self, deadline: float = math.inf, *, least: int = 0) -> Finding | None:
+        """Return the first finding among the cases that are not drawn and have not been run.
+
+        ``least``: so many cases are judged however late it is.
+        """
         pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
             only = self.check.only
@@ -314,7 +322,8 @@ class CheckRun:
                     # Judged as well, so that no result depends on how far these have come.
                     pipeline.rest(judged)
                 return found
-            if self.clock() >= deadline and (more := next(self._left, None)) is not None:
+            late = self.clock() >= deadline and self.judged >= least
+            if late and (more := next(self._left, None)) is not None:
                 self._put_back([more])
                 self.complete = False
                 break
