@@ -30,7 +30,7 @@ from tests.corpus.judging import judged  # noqa: E402
 from tests.corpus.table import BLIND, TABLE, WAVES, WRONG, Blind  # noqa: E402
 from tests.golden import ablation  # noqa: E402
 from tests.golden.causes import OUTCOMES, outcome  # noqa: E402
-from tests.golden.rows import Row  # noqa: E402
+from tests.golden.rows import BY_DEFAULT, Row  # noqa: E402
 from tests.golden.table import golden, quick  # noqa: E402
 
 PAGE = ROOT / "reports" / "power.md"
@@ -69,6 +69,21 @@ TODAY = """
 Of the golden table (`tests/golden`): quick profile, seed 0. A wrong reducer with exit code 1 counts
 as found, a right one with exit code 1 as a false alarm. What was missed at first has been looked at
 since, so that these figures are no measure of unknown code.
+
+"""
+
+
+AMOUNTS = """
+## How much is tried
+
+The default profile has longer lists than `quick`, and draws hardly more: 25 cases a check, of some
+half of what they may. Of the {missed} wrong ones that `quick` misses it finds {found}: rows of the
+default profile hold them. Until 28 November 2026 it drew 150 cases a check and ran 2,364 steps of a
+right reducer, where it runs {steps} today. That found the same: what was drawn in addition found
+one of them, which the lists find as well.
+
+A random sample was also run with seed 1: 174 of 180 are found, and the six others are not found
+with seed 0 either.
 
 """
 
@@ -153,7 +168,7 @@ def by_wave() -> Mapping[str, First]:
 
 def page() -> str:
     first = (HEAD.rstrip("\n"), "", *_first_runs(), *_waves())
-    return "\n".join((*first, *_today(golden()), *_alone(), ""))
+    return "\n".join((*first, *_today(golden()), _amounts(golden()), *_alone(), ""))
 
 
 def _first_runs() -> Iterator[str]:
@@ -190,6 +205,17 @@ def _today(rows: Mapping[str, Row]) -> Iterator[str]:
     blamed = Share(sum(row["exit"] == 1 for row in right), len(right))
     blind = len(quick(rows, "right corpus.blind."))
     yield f"\nFalse alarms on right reducers: {blamed}; {blind} of them were written blind."
+
+
+def _amounts(rows: Mapping[str, Row]) -> str:
+    missed = [name for name in map(_name, WRONG) if rows[name]["exit"] != 1]
+    found = sum(
+        rows[name + BY_DEFAULT]["exit"] == 1 for name in missed if name + BY_DEFAULT in rows
+    )
+    _, costs = ablation.stored()
+    steps = sum(cost.steps for cost in costs.values())
+    text = AMOUNTS.format(missed=len(missed), found=found, steps=f"{steps:,}")
+    return text.strip("\n").join(("\n", "\n"))
 
 
 def _alone() -> Iterator[str]:

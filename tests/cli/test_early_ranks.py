@@ -1,0 +1,68 @@
+"""What ranks are forked from is started once, and imports torch while settings are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from aggverify.run.planning import settings
+from aggverify.world import LocalLauncher, PoolError
+from aggverify.world.sandbox import Sandbox
+from tests.conftest import EXAMPLES, Cli
+
+STARTED, READ, CLOSED = "ranks started", "settings read", "ranks closed"
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    seen: list[str] = []
+
+    class Launcher(LocalLauncher):
+        def __init__(self, inside: Sandbox | None = None) -> None:
+            seen.append(STARTED)
+            super().__init__(inside)
+
+        def close(self) -> None:
+            seen.append(CLOSED)
+            super().close()
+
+    found = settings.find
+
+    def find(*given: object, **named: object) -> Mapping[str, object]:
+        seen.append(READ)
+        return found(*given, **named)
+
+    monkeypatch.setattr("aggverify.world.LocalLauncher", Launcher)
+    monkeypatch.setattr("aggverify.world.pool.LocalLauncher", Launcher)
+    monkeypatch.setattr(settings, "find", find)
+    return seen
+
+
+def test_once_before_settings_are_read(cli: Cli, log: list[str]) -> None:
+    assert cli("check", "missing.py").code == 2
+    assert log == [STARTED, READ, CLOSED]
+
+
+def test_not_for_a_name_that_is_none(cli: Cli, log: list[str]) -> None:
+    assert cli("check", "missing.py", "--profile", "fats").code == 2
+    assert log == []
+
+
+@pytest.mark.parametrize(("more", "seen"), [((), [STARTED, CLOSED]), (("--sandbox",), [])])
+def test_closed_where_settings_cannot_be_read_and_not_outside_of_a_sandbox(
+    cli: Cli, log: list[str], more: tuple[str, ...], seen: list[str]
+) -> None:
+    assert cli("check", "missing.py", "--config", "missing.toml", *more).code == 2
+    assert log == seen
+
+
+def test_why_there_are_none_is_reported(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(inside: Sandbox | None = None) -> LocalLauncher:
+        raise PoolError("no room for them")
+
+    monkeypatch.setattr("aggverify.world.LocalLauncher", refused)
+    monkeypatch.setattr("aggverify.world.pool.LocalLauncher", refused)
+    ran = cli("check", EXAMPLES / "native" / "sum" / "token_mean.py")
+    assert ran.code == 2
+    assert "no room for them" in ran.err
