@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 _WITH_ITS_OWN = Pool.__init__
+_CHECK = import_module("aggverify.cli.check")
+_EARLY = _CHECK._launcher
 
 
 def _shared(
@@ -67,6 +70,7 @@ def launcher() -> Iterator[LocalLauncher]:
     launcher = LocalLauncher()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pool, "__init__", functools.partialmethod(_shared, launcher))
+        patch.setattr(_CHECK, "_launcher", lambda *_: contextlib.nullcontext())
         yield launcher
     launcher.close()
 
@@ -75,6 +79,7 @@ def launcher() -> Iterator[LocalLauncher]:
 def own_launchers(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Pool has a launcher to itself, as outside of tests."""
     monkeypatch.setattr(Pool, "__init__", _WITH_ITS_OWN)
+    monkeypatch.setattr(_CHECK, "_launcher", _EARLY)
 
 
 @pytest.fixture(scope="session")

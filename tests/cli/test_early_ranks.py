@@ -11,6 +11,7 @@ from aggverify.world import LocalLauncher, PoolError
 from aggverify.world.sandbox import Sandbox
 from tests.conftest import EXAMPLES, Cli
 
+pytestmark = pytest.mark.usefixtures("own_launchers")
 STARTED, READ, CLOSED = "ranks started", "settings read", "ranks closed"
 
 
