@@ -24,10 +24,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"{entry.check.tests:3} {entry.check.name:{width}}  {escape.line(_what(entry))}"
     planned = sum(entry.instead is None for entry in plan.entries)
     budget = subject.claim.budget
-    # What is not drawn is limited only where a person asks for it.
-    drawing = "" if budget.max_time is not None else "drawing takes "
+    # Special checks are limited only where a person asks for it.
+    stream = "" if budget.max_time is not None else "the stream takes "
     yield (
-        f"{planned} of {len(plan.entries)} checks; {drawing}at most {budget.seconds:g} s, "
+        f"{planned} of {len(plan.entries)} checks; {stream}at most {budget.seconds:g} s, "
         f"seed {subject.claim.seed}; what checks find may leave later ones out"
     )
 

@@ -10,7 +10,6 @@ from aggverify import model
 from aggverify.checks import CHECKS, Check, Finding, installed
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
-from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
@@ -36,8 +35,9 @@ from aggverify.run.outcome.verdict import (
     together,
     why,
 )
+from aggverify.run.planning.amount import Amount
 from aggverify.run.planning.discovery import prepared
-from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
+from aggverify.run.planning.plan import Plan, PlannedCheck, plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
 from aggverify.run.search.example_database import NOTHING, StoredExamples
@@ -255,21 +255,19 @@ class _Work:
         self,
         emit: Emit,
         deadline: Deadline,
-        part: float,
+        share: float,
         is_enough: Callable[[Sequence[ReportedFinding]], bool],
     ) -> Incomplete | None:
-        """Run the entries, each with its share of the time; return what ended one early, if any."""
+        """Run the entries, as much of each as there is time for; return what ended one early."""
         executor, outcomes = self._executor, self._outcomes
         budget = self.subject.claim.budget
         clock = executor.budget_clock if budget.max_time is None else executor.clock
-        began = clock()
-        ends = began + min(budget.seconds, part * deadline.left)
+        ends = clock() + min(budget.seconds, share * deadline.left)
+        amount = Amount(asked=budget.max_time is not None)
         while left_over := self.entries[len(outcomes) :]:
             deadline.look()
-            now, done = clock(), sum(outcome.summary.cases for outcome in outcomes)
-            # Kept for the least that the other checks judge, at the pace so far.
-            others = sum(entry.instead is None for entry in left_over[1:])
-            kept = others * MIN_EXAMPLES * (now - began) / max(done, 1)
+            began, before = clock(), executor.executed
+            part, seconds = amount.part(left_over, min(ends - began, deadline.left))
             left = prune(left_over[0], outcomes)
             outcome = run_check(
                 left,
@@ -278,14 +276,16 @@ class _Work:
                 seen=self._statistics,
                 before=self._before,
                 skip=self._skip,
-                seconds=(ends - now) * share(left_over),
-                listed_seconds=ends - now - kept,
+                part=part,
+                seconds=seconds,
                 deadline=deadline,
             )
             spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None
             if spoiled and self._in_less_room():
                 continue  # the same entry, in smaller worlds
             outcomes.append(outcome)
+            if not outcome.findings:
+                amount.add(clock() - began, executor.executed - before)
             self._statistics = outcome.statistics
             if outcome.stopped is Incomplete.INTERRUPTED:
                 raise KeyboardInterrupt

@@ -72,7 +72,7 @@ def first_told(mutant: Mutant, executor: Executor) -> list[Told]:
         if check_run.stored_cases():
             finding = check_run.stored_failure()
         else:
-            finding = check_run.run(examples=EXAMPLES, deadline=FOREVER)
+            finding = check_run.run(examples=EXAMPLES)
         if finding is None:
             continue
         told.append((finding, explained(check_run, finding)))
@@ -96,6 +96,6 @@ def every_finding(entry: Correct, executor: Executor, examples: int) -> list[Fin
         most = min(examples, check.max_examples or examples)
         found += [
             check_run.stored_failure(),
-            search(draws(space, 0), check_run.submit, max_examples=most, deadline=FOREVER),
+            search(draws(space, 0), check_run.submit, max_examples=most),
         ]
     return [finding for finding in found if finding is not None]

@@ -13,7 +13,7 @@ from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.search.runner import CheckRun
 from tests.corpus.base import Correct, Mutant
 from tests.corpus.families import CORRECT, MUTANTS
-from tests.mutants.conftest import FOREVER, subject_of
+from tests.mutants.conftest import subject_of
 
 SMALL = Box(samples=2, tokens=2, ranks=2)
 SMALL_CHECK = replace(CHECK, only=lambda subject: every_case(SMALL))
@@ -32,19 +32,19 @@ def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutan
 
 def test_a_right_reducer_holds_on_every_one(executor: Executor) -> None:
     run = check_run(CORRECT[0], executor)
-    assert run.run(examples=0, deadline=FOREVER) is None
+    assert run.run(examples=0) is None
     assert run.complete
     assert run.cases == sum(1 for _ in every_case(SMALL))
 
 
 def test_time_that_runs_out_is_told(executor: Executor) -> None:
     run = check_run(CORRECT[0], executor)
-    assert run.run(examples=0, deadline=0.0) is None
+    assert run.run(examples=0, seconds=0.0) is None
     assert not run.complete
 
 
 @pytest.mark.parametrize("function", ["shard_means", "phantom_tokens", "rank_means"])
 def test_a_mutant_is_found_on_its_smallest_step(function: str, executor: Executor) -> None:
-    finding = check_run(named(MUTANTS, function), executor).run(examples=0, deadline=FOREVER)
+    finding = check_run(named(MUTANTS, function), executor).run(examples=0)
     assert finding is not None
     assert finding.case.step.num_response_tokens <= 3

@@ -72,7 +72,7 @@ def test_a_right_reducer_is_not_blamed(entry: Correct, executor: Executor) -> No
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, executor: Executor) -> None:
     subject = subject_of(entry, executor)
     run = CheckRun(shapes.CHECK, subject, shapes.space(subject), executor, RunStatistics())
-    assert run.run(examples=EXAMPLES, deadline=float("inf")) is None
+    assert run.run(examples=EXAMPLES) is None
 
 
 def test_the_table_is_sound() -> None:

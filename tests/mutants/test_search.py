@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
 from aggverify.codes.state import State
 from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
@@ -82,40 +84,69 @@ def test_what_the_clock_leaves_out_is_counted(executor: Executor, check: Check) 
     assert late.summary.state is State.OK
     assert (cut.check, cut.planned) == (check.name, entry.examples)
     assert cut.drawn < entry.examples
-    assert late.summary.cases - cut.drawn == whole.summary.cases - entry.examples
     assert MIN_EXAMPLES <= late.summary.cases < whole.summary.cases
     assert whole.statistics.observer.cut_short == []
 
 
-def test_lists_end_where_their_time_does_but_not_before_the_least(executor: Executor) -> None:
+@pytest.mark.parametrize("given", [{"seconds": 0.0}, {"part": 0.0}], ids=["time", "part"])
+def test_a_list_ends_where_its_time_does_but_not_before_the_least(
+    executor: Executor, given: dict[str, float]
+) -> None:
     [entry] = plan(by_default(), [shapes.CHECK]).entries
-    late = run_check(entry, executor, listed_seconds=0.0)
+    late = run_check(entry, executor, **given)
     assert late.summary.state is State.OK
-    assert MIN_EXAMPLES <= late.summary.cases < 100
+    assert MIN_EXAMPLES <= late.summary.cases < 2 * MIN_EXAMPLES
     [cut] = late.statistics.observer.cut_short
     assert (cut.check, cut.drawn, cut.planned) == (shapes.NAME, 0, entry.examples)
+
+
+@pytest.mark.parametrize("check", [formula.CHECK, shapes.CHECK], ids=lambda check: check.name)
+def test_a_part_is_of_what_is_listed_and_of_what_is_drawn(executor: Executor, check: Check) -> None:
+    [entry] = plan(by_default(max_examples=60), [check]).entries
+    whole, half = run_check(entry, executor), run_check(entry, executor, part=0.5)
+    listed = whole.summary.cases - entry.examples
+    [cut] = half.statistics.observer.cut_short
+    assert cut.drawn == entry.examples / 2
+    assert half.summary.cases - cut.drawn == max(MIN_EXAMPLES, ceil(listed / 2))
+
+
+class ByStep:
+    """A deadline at a pace of a hundred steps a second, whatever the machine does."""
+
+    def __init__(self, executor: Executor, seconds: float) -> None:
+        self._executor, self._ends = executor, executor.executed / 100 + seconds
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self._ends - self._executor.executed / 100)
+
+    def look(self) -> None:
+        if not self.left:
+            raise OutOfTime
 
 
 def test_too_little_time_leaves_no_check_out(
     shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has its least, at a pace of a hundred steps a second."""
     with opened(shared_pool, {"path": str(RIGHT)}) as template:
         executor = Executor(template)
         monkeypatch.setattr(executor, "clock", lambda: executor.executed / 100)
 
-        def verdict(seconds: int) -> RunVerdict:
+        def verdict(seconds: float) -> RunVerdict:
             about = by_default(max_time=seconds).claim
-            return examine(
-                Subject.of(replace(about, target=str(RIGHT), function="reduce")), executor
-            )
+            about = replace(about, target=str(RIGHT), function="reduce")
+            return examine(Subject.of(about), executor, deadline=ByStep(executor, seconds))
 
-        whole, short = verdict(900), verdict(9)
-    assert whole.cuts == ()
+        whole = verdict(900)
+        takes = whole.executed / 100
+        enough, short = verdict(1.5 * takes), verdict(0.8 * takes)
+    assert whole.cuts == enough.cuts == ()
+    assert enough.executed == whole.executed > short.executed
     assert shapes.NAME in {cut.check for cut in short.cuts}
-    assert short.executed < 0.8 * whole.executed
-    for made in (whole, short):
+    for made in (enough, short):
         assert [c.name for c in made.checks if c.state is State.NOT_JUDGED] == []
+    least = {c.name: min(c.cases, MIN_EXAMPLES) for c in whole.checks}
+    assert all(c.cases >= least[c.name] for c in short.checks)
 
 
 def test_another_count_of_the_last_window_is_state(executor: Executor) -> None:

@@ -13,7 +13,7 @@ from aggverify.run.search.triage import confirm
 from aggverify.steps.notation import parse_micro_batches
 from tests.conftest import SEEDS
 from tests.corpus.families import MUTANTS
-from tests.mutants.conftest import FOREVER, subject_of
+from tests.mutants.conftest import subject_of
 
 ONE_TOKEN = (1, 1)
 SMALLEST = [
@@ -51,7 +51,7 @@ def test_smallest_step(
     assert space is not None
     check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = check_run.run(examples=examples, deadline=FOREVER)
+    finding = check_run.run(examples=examples)
     assert finding is not None
     case = finding.case
     found = (len(case.step.samples), case.step.num_response_tokens)

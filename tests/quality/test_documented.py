@@ -20,7 +20,6 @@ from aggverify.steps.notation import format_step
 from tests.choosing import thorough_but
 from tests.conftest import SEEDS
 from tests.explained import EXAMPLES, IDS, case_of, subject_of
-from tests.mutants.conftest import FOREVER
 
 
 def test_every_check_has_a_documented_smallest_case() -> None:
@@ -51,7 +50,7 @@ def test_the_search_ends_there(
     check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     # The default budget in examples; in seconds it would judge the machine.
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = check_run.run(examples=examples, deadline=FOREVER)
+    finding = check_run.run(examples=examples)
     assert finding is not None
     assert (finding.code, shape(finding.case)) == (code, shape(case_of(example)))
     assert confirm(check_run, finding)
@@ -63,7 +62,7 @@ def test_the_enumeration_meets_it_first(executor: Executor) -> None:
     subject = subject_of(example)
     space = exhaustive.space(subject)
     check_run = CheckRun(exhaustive.CHECK, subject, space, executor, RunStatistics(), lambda: None)
-    finding = check_run.run(examples=0, deadline=FOREVER)
+    finding = check_run.run(examples=0)
     assert finding is not None
     assert shape(finding.case) == shape(case_of(example))
 

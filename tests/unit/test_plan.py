@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from aggverify.checks import CHECKS, check, exhaustive, formula
+from aggverify.checks import CHECKS, check, formula
 from aggverify.codes.state import State
 from aggverify.execution.budget import PROFILES, Budget
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -18,6 +18,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import layouts, plan_lines
 from aggverify.run.opening import loaded
+from aggverify.run.planning.amount import SURE, Amount, planned_steps
 from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.first_cases import first_cases
 from aggverify.run.planning.plan import (
@@ -25,7 +26,6 @@ from aggverify.run.planning.plan import (
     PlannedCheck,
     looking_at_branches,
     plan,
-    share,
 )
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
@@ -95,7 +95,9 @@ def test_the_table_has_a_line_for_every_check() -> None:
     assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
     assert any(line.endswith("- not applicable: no --against TARGET") for line in body)
     ran = sum(e.instead is None for e in made.entries)
-    assert lines[-1].startswith(f"{ran} of {len(body)} checks; drawing takes at most 75 s, seed 0;")
+    assert lines[-1].startswith(
+        f"{ran} of {len(body)} checks; the stream takes at most 75 s, seed 0;"
+    )
     larger = next(line for line in body if "holds_in_larger_worlds" in line)
     assert larger.endswith(
         "dp ≤ 64, cp ≤ 64 (zigzag, contiguous), micro-batches ≤ 64, ranks ≤ 64"
@@ -119,19 +121,44 @@ def test_a_limit_that_a_person_gives_is_of_all_cases() -> None:
     assert "checks; at most 5 s, seed 0;" in last
 
 
-def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
-    entries = [e for e in plan(Subject.of(CLAIM)).entries if e.instead is None]
-    left, parts = 1.0, []
-    for n, _ in enumerate(entries):
-        parts.append(left * share(entries[n:]))
-        left -= parts[-1]
-    drawn = [entry.examples or CLAIM.budget.examples for entry in entries]
-    assert parts == pytest.approx([n / sum(drawn) for n in drawn])
-    skipped = [e for e in plan(Subject.of(CLAIM)).entries if e.instead is not None]
-    assert share([*skipped, *entries]) == share(skipped) == 0.0
-    # One that runs all of its own cases draws none, and needs time all the same.
-    [own] = plan(Subject.of(replace(CLAIM, budget=Budget("thorough"))), [exhaustive.CHECK]).entries
-    assert own.examples == 0 and share([own]) == 1.0
+def test_steps_are_planned_of_what_is_listed_and_of_what_is_drawn() -> None:
+    """A window takes four steps for each case; a control is run only where there is no oracle."""
+    subject = Subject.of(CLAIM)
+    [windows, formula_] = plan(subject, [check("partial_windows_are_whole"), formula.CHECK]).entries
+    assert planned_steps(windows) == 4 * (2 + windows.examples)
+    assert windows.space is not None and formula_.space is not None
+    listed = first_cases(formula.CHECK, subject, formula_.space)
+    assert planned_steps(formula_) == len(listed) + formula_.examples
+    assert planned_steps(formula_.becoming(State.LEFT_OUT, None)) == 0
+    for of, runs in ((subject, 1), (Subject.of(replace(CLAIM, mode=NONLINEAR)), 2)):
+        [entry] = plan(of, [check("holds_where_code_branches")]).entries
+        assert entry.space is not None
+        listed = [c for c in first_cases(entry.check, of, entry.space) if c in entry.space]
+        assert planned_steps(entry) == runs * (len(listed) + entry.examples)
+
+
+def test_where_time_is_short_every_check_has_the_same_part() -> None:
+    entries = plan(Subject.of(CLAIM), [c for c in CHECKS if c.only is None]).entries
+    needed = sum(map(planned_steps, entries))
+    amount = Amount(asked=True)
+    assert amount.part(entries, 1.0) == (1.0, 0.5), "nothing is known yet"
+    amount.add(2.0, 200)
+    assert amount.part(entries, needed / 100)[0] == 1.0
+    part, seconds = amount.part(entries, needed / 300)
+    assert part == pytest.approx(1 / 3)
+    assert seconds == needed / 300 / 2
+    # It has nothing to leave time for.
+    assert amount.part(entries[-1:], 6.0)[1] == 6.0
+    assert amount.part(entries, -1.0)[0] == 0.0
+
+
+def test_a_fast_reducer_is_not_asked_whether_its_time_is_enough() -> None:
+    entries = plan(Subject.of(CLAIM), [formula.CHECK]).entries
+    amount = Amount(asked=False)
+    amount.add(SURE, 1)
+    assert amount.part(entries, 1.0) == (1.0, 0.5)
+    amount.add(SURE, 1)
+    assert amount.part(entries, 1.0)[0] < 1.0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -73,17 +73,6 @@ class PlannedCheck:
             "instead": self.instead,
             "why_not": self.why_not,
         }
-
-
-OWN = 150
-"""Drawn cases, at most, that a check with its own cases counts as."""
-
-
-def share(entries: Sequence[PlannedCheck]) -> float:
-    """Return the first entry's part of the time left for all of these: by the cases they draw."""
-    usual = [e.examples or min(OWN, e.subject.claim.budget.examples) for e in entries]
-    drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
-    return drawn[0] / sum(drawn) if drawn[0] else 0.0
 
 
 @dataclass(frozen=True, slots=True)

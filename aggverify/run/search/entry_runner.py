@@ -52,8 +52,8 @@ def run_check(
     seen: RunStatistics | None = None,
     before: StoredExamples = NOTHING,
     skip: Collection[str] = (),
+    part: float = 1.0,
     seconds: float = math.inf,
-    listed_seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
     """Run the entry, or report why it is not run; with what is known when it is stopped.
@@ -61,9 +61,9 @@ def run_check(
     ``seen``: what earlier entries of the subject have seen; this one adds to a copy.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
     ``skip``: names of checks that are not judged on branches either.
-    ``seconds``: for drawing, of the run's clock. ``listed_seconds``: for what is not drawn; a check
-    that draws nothing is limited only where a person asks for it. ``deadline``: of the whole
-    command.
+    ``part``: of its cases, of those drawn and listed, to run at least. ``seconds``: after which
+    there are no more, of the run's clock; a check that draws nothing is limited only where a person
+    asks for it. ``deadline``: of the whole command.
     """
     statistics = RunStatistics() if seen is None else deepcopy(seen)
     check = entry.check
@@ -93,15 +93,14 @@ def run_check(
         deadline.look,
     )
     began = executor.clock()
-    unlimited = check.only is not None and claim.budget.max_time is None
-    ends = run.clock() + seconds
-    listed_until = math.inf if unlimited else run.clock() + listed_seconds
+    if check.only is not None and claim.budget.max_time is None:
+        seconds = math.inf
     reported: list[ReportedFinding] = []
     stopped = None
     try:
         _found_before(run, before, reported, emit)
         if not reported and not before.only:
-            _found(run, entry, ends, listed_until, reported, emit, skip)
+            _found(run, entry, part, seconds, reported, emit, skip)
     except NotJudged as error:
         run.not_judged = str(error)
     except STOPS as stop:
@@ -134,17 +133,16 @@ def _found_before(
 def _found(
     run: CheckRun,
     entry: PlannedCheck,
-    deadline: float,
-    listed_until: float,
+    part: float,
+    seconds: float,
     reported: list[ReportedFinding],
     emit: Emit,
     skip: Collection[str],
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
-    finding = run.run(examples=entry.examples, deadline=deadline, listed_until=listed_until)
-    late = check.only is None and (not run.complete or run.clock() > deadline)
-    if finding is None and late and run.drawn < entry.examples:
+    finding = run.run(examples=entry.examples, part=part, seconds=seconds)
+    if run.cut_short:
         cut = model.Cut(check.name, run.drawn, entry.examples)
         run.statistics.observer.cut_short.append(cut)
     if finding is None and check.looks_at_branches:

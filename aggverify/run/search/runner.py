@@ -67,6 +67,8 @@ class CheckRun:
     """Of all, how many came to a result, a refusal or a finding: the rest is no evidence."""
     complete: bool = True
     """False when time ran out before the cases that are not drawn did."""
+    cut_short: bool = False
+    """Whether time ran out before so many cases were drawn as were asked for."""
     not_judged: str | None = None
     """What kept it from being judged that is not the candidate's doing."""
     talks: bool = False
@@ -96,29 +98,31 @@ class CheckRun:
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
-    def run(
-        self, *, examples: int, deadline: float, listed_until: float = math.inf
-    ) -> Finding | None:
+    def run(self, *, examples: int, part: float = 1.0, seconds: float = math.inf) -> Finding | None:
         """Return the finding on the smallest case that shows it, or None when every case passes.
 
-        ``deadline`` of drawing, ``listed_until`` of what is not drawn: in seconds of :meth:`clock`.
+        ``part``: of listed and drawn cases, to be run. ``seconds``: of :meth:`clock`, after which
+        there are no more. MIN_EXAMPLES are judged whatever these are, if there are as many.
         Raises OutOfTime where the whole command has none left and nothing was found.
         """
+        deadline = self.clock() + seconds
         if self.check.only is not None:
-            self.found = self.stored_failure(listed_until)
+            self.found = self.stored_failure(deadline)
             return self.found if self.check.confirming is None else self._made_small()
-        self.found = self.stored_failure(listed_until, least=MIN_EXAMPLES)
-        before = self.cases
-        if self.found is None and self.complete:
+        self.found = self.stored_failure(deadline, part=part, least=MIN_EXAMPLES)
+        before, least = self.cases, MIN_EXAMPLES - self.judged
+        if self.found is None:
             self.found = search(
                 stream_of(self.subject).cases(self.check.draws(self.space), examples),
                 self._submit_in_time,
-                max_examples=examples,
+                max_examples=min(examples, max(least, math.ceil(part * examples))),
                 deadline=deadline,
-                least=MIN_EXAMPLES - self.judged,
+                least=least,
                 clock=self.clock,
             )
         self.drawn = self.cases - before
+        late = not self.complete or part < 1 or self.clock() > deadline
+        self.cut_short = self.found is None and late and self.drawn < examples
         return self._made_small()
 
     def _made_small(self) -> Finding | None:
@@ -299,10 +303,12 @@ class CheckRun:
         """
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
-    def stored_failure(self, deadline: float = math.inf, *, least: int = 0) -> Finding | None:
+    def stored_failure(
+        self, deadline: float = math.inf, *, part: float = 1.0, least: int = 0
+    ) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run.
 
-        ``least``: so many cases are judged however late it is.
+        ``part``: of them, to be run before the deadline; ``least``: to be judged in any case.
         """
         pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
@@ -311,7 +317,11 @@ class CheckRun:
             # The space may become smaller before all of them are run.
             self._left = (case for case in cases if case in self.space)
         self.phase = Phase.STREAM if self.check.only is None else Phase.SPECIAL
-        for batch in _doubling(self._left):
+        most = None
+        if part < 1:
+            whole = list(self._left)
+            self._left, most = iter(whole), max(least, math.ceil(part * len(whole)))
+        for batch in _doubling(islice(self._left, most)):
             judged = pipeline.push(batch)
             if (found := _first(judged)) is not None:
                 self.found = found  # should time end here
@@ -322,11 +332,12 @@ class CheckRun:
                     # Judged as well, so that no result depends on how far these have come.
                     pipeline.rest(judged)
                 return found
-            late = self.clock() >= deadline and self.judged >= least
-            if late and (more := next(self._left, None)) is not None:
-                self._put_back([more])
-                self.complete = False
+            # The batch is under way, and judged at the end.
+            if self.judged + len(batch) >= least and self.clock() >= deadline:
                 break
+        if (more := next(self._left, None)) is not None:
+            self._put_back([more])
+            self.complete = False
         return _first(pipeline.drain())
 
     def _put_back(self, cases: Sequence[Case]) -> None:
