@@ -184,6 +184,16 @@ def test_only_checks_that_draw_fewer_than_others_draw_a_part(
     assert entry.examples == drawn
 
 
+@pytest.mark.parametrize(
+    ("budget", "drawn"),
+    [(Budget("quick"), 25), (Budget("ci"), 50), (Budget("ci", max_examples=10), 10)],
+)
+def test_the_check_that_alone_finds_the_most_draws_more(budget: Budget, drawn: int) -> None:
+    around = check("holds_where_code_branches")
+    [entry] = plan(Subject.of(replace(CLAIM, budget=budget)), [around]).entries
+    assert entry.examples == drawn
+
+
 def test_other_checks_can_be_planned() -> None:
     assert plan(Subject.of(CLAIM), []) == Plan(Subject.of(CLAIM), ())
 

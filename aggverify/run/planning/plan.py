@@ -39,6 +39,8 @@ class PlannedCheck:
         if self.check.only is not None:
             return 0
         budget, most = self.subject.claim.budget, self.check.max_examples
+        if self.check.looks_at_branches:
+            return budget.around
         few = math.inf if most is None else math.ceil(most * budget.part)
         return int(min(budget.examples, few))
 
