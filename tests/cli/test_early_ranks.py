@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from importlib import import_module
+from typing import cast
 
 import pytest
 
+from aggverify.cli.joined import CommandRun
 from aggverify.run.planning import settings
-from aggverify.world import LocalLauncher, PoolError
+from aggverify.world import Cluster, LocalLauncher, PoolError
 from aggverify.world.sandbox import Sandbox
 from tests.conftest import EXAMPLES, Cli
 
@@ -58,12 +62,19 @@ def test_closed_where_settings_cannot_be_read_and_not_outside_of_a_sandbox(
     assert log == seen
 
 
-def test_why_there_are_none_is_reported(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_where_ranks_are_launched_already(log: list[str]) -> None:
+    run = CommandRun(0.0, cluster=cast("Cluster", object()))
+    with import_module("aggverify.cli.check")._launcher(run, {}) as launcher:
+        assert launcher is None
+    assert log == []
+
+
+def test_why_there_are_none_is_in_the_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(inside: Sandbox | None = None) -> LocalLauncher:
         raise PoolError("no room for them")
 
     monkeypatch.setattr("aggverify.world.LocalLauncher", refused)
     monkeypatch.setattr("aggverify.world.pool.LocalLauncher", refused)
-    ran = cli("check", EXAMPLES / "native" / "sum" / "token_mean.py")
+    ran = cli("check", EXAMPLES / "native" / "sum" / "token_mean.py", "--report", "json=-")
     assert ran.code == 2
-    assert "no room for them" in ran.err
+    assert "no room for them" in json.loads(ran.out)["error"]
