@@ -83,7 +83,8 @@ wrong ones that `quick` misses it finds {found}, for which it has rows of its ow
 It found the same.
 
 A random sample was also run with seed 1 (25 cases for every check): 174 of 180 are found, and the
-six others are not found with seed 0 either.
+six others are not found with seed 0 either. Fifty reducers were written blind once more to compare
+both amounts, and are not kept: each finds the same 34 of 36 wrong ones, and blames none of 14.
 
 """
 
