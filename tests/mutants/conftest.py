@@ -20,7 +20,6 @@ from tests.corpus import everything
 from tests.corpus.base import Correct, Mutant
 
 Told = tuple[Finding, Diagnosis | None]
-FOREVER = float("inf")
 EXAMPLES = 4
 
 

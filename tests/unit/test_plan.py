@@ -228,17 +228,18 @@ def on_branches(subject: Subject) -> int:
 
 
 @pytest.mark.thorough
-def test_the_quick_profile_has_less_than_half_of_the_cases() -> None:
-    """Each with some of every kind."""
+def test_every_profile_has_fewer_cases_than_the_next() -> None:
+    """Each with some of every kind; the default draws as many as quick, and lists more."""
     quick, ci, thorough = (
         costs(plan(Subject.of(replace(CLAIM, budget=Budget(profile))))) for profile in PROFILES
     )
     assert [item.check for item in quick] == [item.check for item in ci]
-    assert sum(sum(item[1:]) for item in quick) * 2 <= sum(sum(item[1:]) for item in ci)
+    assert sum(sum(item[1:]) for item in quick) * 1.4 < sum(sum(item[1:]) for item in ci)
     assert sum(sum(item[1:]) for item in ci) * 10 < sum(sum(item[1:]) for item in thorough)
     for few, many in zip(quick, ci, strict=True):
         assert few.listed and few.listed <= many.listed
         assert bool(few.drawn) == bool(many.drawn)
+        assert few.drawn <= many.drawn
 
 
 def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:

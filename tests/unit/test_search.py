@@ -15,8 +15,6 @@ from aggverify.run.search.drawing import MAX_BATCH, draws, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
 
-FOREVER = float("inf")
-
 
 class Bench:
     """Judges cases without ranks: those of more samples than ``most`` fail."""
@@ -40,7 +38,7 @@ class Bench:
 def test_no_more_cases_than_the_budget_and_none_twice(budget: int) -> None:
     bench = Bench(most=1000)
     space = Space(max_dp=4, max_microbatches=3)
-    assert search(draws(space, 0), bench.submit, max_examples=budget, deadline=FOREVER) is None
+    assert search(draws(space, 0), bench.submit, max_examples=budget) is None
     assert len(bench.seen) == len(set(bench.seen)) == budget
 
 
@@ -60,7 +58,7 @@ def test_draws_end_where_nothing_new_comes() -> None:
 
 def test_the_smallest_of_the_first_failures_is_shown() -> None:
     bench = Bench(most=2)
-    found = search(draws(Space(max_dp=2), 0), bench.submit, max_examples=100, deadline=FOREVER)
+    found = search(draws(Space(max_dp=2), 0), bench.submit, max_examples=100)
     assert found is not None
     failing = [case for case in bench.seen if len(case.step.samples) > 2]
     assert found.case.size == min(case.size for case in failing)

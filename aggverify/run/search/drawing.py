@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -87,7 +88,7 @@ def search(
     submit: Submit,
     *,
     max_examples: int,
-    deadline: float,
+    deadline: float = math.inf,
     least: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Finding | None:

@@ -183,7 +183,6 @@ class CheckRun:
                 draws(self.check.draws(elsewhere), seed),
                 self._submit_in_time,
                 max_examples=FURTHER,
-                deadline=math.inf,
             )
         return self._made_small()
 
