@@ -125,6 +125,7 @@ class ByStep:
             raise OutOfTime
 
 
+@pytest.mark.thorough
 def test_too_little_time_leaves_no_check_out(
     shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

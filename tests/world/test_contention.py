@@ -37,6 +37,7 @@ def three() -> Iterator[list[int]]:
         each.wait()
 
 
+@pytest.mark.thorough
 def test_three_that_share_a_processor_take_three_times_as_long(three: list[int]) -> None:
     assert wait_until(lambda: processes.contention(three) > 1.5)
 
