@@ -60,7 +60,7 @@ def copies_first(losses: Tensor, batch: MicroBatch) -> Tensor:
         counts[i] = max(n, 1) * batch.num_groups
     pieces = torch.split(own, [len(mask) for mask in batch.local_masks])
     sums = torch.stack([piece.sum() for piece in pieces])
-    sums /= torch.tensor(counts, dtype=sums.dtype)
+    sums /= torch.tensor(counts, dtype=torch.float64)  # 65,600 is beyond float16
     return sums.sum()
 
 
