@@ -34,7 +34,7 @@ class Profile:
     at most."""
     branches: int
     """Cases at most that take every branch, for each check that looks at them."""
-    around: int
+    branch_examples: int
     """Drawn cases of the check that runs these lists; it finds the most (reports/power.md)."""
     part: Fraction
     """Of the ``max_examples`` of checks that need few; more with ``--max-examples``."""
@@ -95,9 +95,9 @@ class Budget:
         return self.max_examples or PROFILES[self.profile].examples
 
     @property
-    def around(self) -> int:
+    def branch_examples(self) -> int:
         """Drawn cases of the check that runs lists of every shape."""
-        return self.max_examples or PROFILES[self.profile].around
+        return self.max_examples or PROFILES[self.profile].branch_examples
 
     @property
     def shapes(self) -> Mapping[str, int]:

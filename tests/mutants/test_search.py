@@ -21,9 +21,11 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.events import CheckFinished, CheckStarted, ConfirmedFinding, Event
 from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.verdict import RunVerdict
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.entry_runner import run_check
+from aggverify.run.search.runner import CheckRun
 from aggverify.run.session import examine
 from aggverify.world import Pool
 from tests.conftest import ROOT
@@ -108,6 +110,18 @@ def test_a_part_is_of_what_is_listed_and_of_what_is_drawn(executor: Executor, ch
     [cut] = half.statistics.observer.cut_short
     assert cut.drawn == entry.examples / 2
     assert half.summary.cases - cut.drawn == max(MIN_EXAMPLES, ceil(listed / 2))
+
+
+def test_the_rest_of_a_list_of_which_a_part_is_run_follows_the_space(executor: Executor) -> None:
+    about = subject("sum_of_means_in_float32", "sample_mean")
+    space = formula.CHECK.space(about)
+    assert space is not None
+    run = CheckRun(formula.CHECK, about, space, executor, RunStatistics())
+    assert run.stored_failure(part=0.9) is not None
+    run.space = replace(space, needs_hole=True)
+    assert run._left is not None
+    left = list(run._left)
+    assert left and all(case in run.space for case in left)
 
 
 class ByStep:

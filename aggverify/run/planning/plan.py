@@ -40,7 +40,7 @@ class PlannedCheck:
             return 0
         budget, most = self.subject.claim.budget, self.check.max_examples
         if self.check.looks_at_branches:
-            return budget.around
+            return budget.branch_examples
         few = math.inf if most is None else math.ceil(most * budget.part)
         return int(min(budget.examples, few))
 

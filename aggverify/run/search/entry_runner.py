@@ -61,8 +61,8 @@ def run_check(
     ``seen``: what earlier entries of the subject have seen; this one adds to a copy.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
     ``skip``: names of checks that are not judged on branches either.
-    ``part``: of its cases, of those drawn and listed, to run at least. ``seconds``: after which
-    there are no more, of the run's clock; a check that draws nothing is limited only where a person
+    ``part``: how much of its listed and of its drawn cases is run. ``seconds``: after which there
+    are no more, of the run's clock; a check that draws nothing is limited only where a person
     asks for it. ``deadline``: of the whole command.
     """
     statistics = RunStatistics() if seen is None else deepcopy(seen)

@@ -101,8 +101,8 @@ class CheckRun:
     def run(self, *, examples: int, part: float = 1.0, seconds: float = math.inf) -> Finding | None:
         """Return the finding on the smallest case that shows it, or None when every case passes.
 
-        ``part``: of listed and drawn cases, to be run. ``seconds``: of :meth:`clock`, after which
-        there are no more. MIN_EXAMPLES are judged whatever these are, if there are as many.
+        ``part``: how much of listed and of drawn cases is run. ``seconds``: of :meth:`clock`, after
+        which there are no more. MIN_EXAMPLES are judged whatever these are, if there are as many.
         Raises OutOfTime where the whole command has none left and nothing was found.
         """
         deadline = self.clock() + seconds
@@ -307,7 +307,7 @@ class CheckRun:
     ) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run.
 
-        ``part``: of them, to be run before the deadline; ``least``: to be judged in any case.
+        ``part``: how much of them is run; ``least``: how many are judged in any case.
         """
         pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
@@ -319,7 +319,8 @@ class CheckRun:
         most = None
         if part < 1:
             whole = list(self._left)
-            self._left, most = iter(whole), max(least, math.ceil(part * len(whole)))
+            self._put_back(whole)
+            most = max(least, math.ceil(part * len(whole)))
         for batch in _doubling(islice(self._left, most)):
             judged = pipeline.push(batch)
             if (found := _first(judged)) is not None:
