@@ -67,7 +67,7 @@ def _shared(
 @pytest.fixture(scope="session", autouse=True)
 def launcher() -> Iterator[LocalLauncher]:
     """The one process that imports torch for a test process; every Pool made there uses it."""
-    launcher = LocalLauncher()
+    launcher = LocalLauncher(preload=LIMITS.preload)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pool, "__init__", functools.partialmethod(_shared, launcher))
         patch.setattr(_CHECK, "_launcher", lambda *_: contextlib.nullcontext())

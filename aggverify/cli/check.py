@@ -55,12 +55,13 @@ def _launcher(run: CommandRun, mine: Mapping[str, Any]) -> Iterator[Launcher | N
 
     None where they are launched already or in a sandbox. Why it cannot be had the pool finds again.
     """
+    from aggverify.execution.limits import LIMITS
     from aggverify.world import LocalLauncher, PoolError, linux
 
     launcher = None
     if run.cluster is None and "sandbox" not in mine and linux.unsupported() is None:
         with suppress(PoolError):
-            launcher = LocalLauncher()
+            launcher = LocalLauncher(preload=LIMITS.preload)
     try:
         yield launcher
     finally:

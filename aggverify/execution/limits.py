@@ -13,7 +13,11 @@ CPU_SECONDS, CPU_SECONDS_AFTER = 4.0, 1.0
 """A rank's processor time for a case before it counts as running away, and once one has: the rest
 are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
 a thousandth of a second."""
-LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
+HANDLER = "aggverify.trainer.training:Trainer"
+"""What runs a case's steps on every rank."""
+LIMITS = Options(
+    cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER, preload=HANDLER.partition(":")[0]
+)
 COMPILED = {
     "cpu_seconds": 300,
     "cpu_seconds_after": 300,

@@ -17,7 +17,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.executor import Executor
-from aggverify.execution.limits import USUAL, RankKind
+from aggverify.execution.limits import HANDLER, USUAL, RankKind
 from aggverify.execution.oracle_process import interruptible
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
@@ -34,7 +34,6 @@ _ITS_OWN = 1000
 """More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
 _SELDOM = 10_000
 """New objects, some megabytes, after which the collector goes through the young ones."""
-HANDLER = "aggverify.trainer.training:Trainer"
 
 
 @contextmanager

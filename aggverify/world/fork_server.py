@@ -1,4 +1,4 @@
-"""The launcher: imports torch once, single-threaded, and forks templates on request.
+"""The launcher: imports torch and handlers once, single-threaded, and forks templates on request.
 
 It never runs code under test, so it is always there to clean up: when the parent ends, however
 it ends, the control connection does, and every process below is killed.
@@ -11,7 +11,9 @@ runs the person's ``__main__`` again in every child.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
@@ -25,7 +27,7 @@ from itertools import chain
 from typing import Any
 
 from aggverify.shadowed import shadowed
-from aggverify.world import forking, linux, memory, trace, wire
+from aggverify.world import forking, interpreter, linux, memory, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import usable
 from aggverify.world.faults import NO_EXCESS, ResourceOveruse
@@ -52,7 +54,7 @@ def main(control: int, parent: int) -> None:
     sys.path[:] = first[0]["sys_path"]
     sys.argv[:] = ["aggverify"]
     try:
-        _preload()
+        _preload(first[0]["preload"])
     except BaseException as error:
         wire.send(connection, {"error": shadowed(error) or traceback.format_exc()})
         os._exit(1)
@@ -66,15 +68,19 @@ def main(control: int, parent: int) -> None:
         os._exit(0)
 
 
-def _preload() -> None:
-    import torch
-    import torch.distributed
+def _preload(module: str) -> None:
+    with interpreter.uncollected():
+        import torch
+        import torch.distributed
 
-    if not torch.distributed.is_available():
-        raise ImportError(f"torch {torch.__version__} was built without torch.distributed")
-    torch.set_num_threads(1)
-    trace.install()
-    forking.install_fork_guard()
+        if not torch.distributed.is_available():
+            raise ImportError(f"torch {torch.__version__} was built without torch.distributed")
+        torch.set_num_threads(1)
+        trace.install()
+        forking.install_fork_guard()
+        if module:
+            with contextlib.suppress(Exception):  # a handler's construction shows why
+                importlib.import_module(module)
     gc.collect()
     # A later collection would touch torch's objects, and so copy their pages, in every rank.
     gc.freeze()

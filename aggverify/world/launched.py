@@ -75,7 +75,8 @@ def main(handed_over: int) -> NoReturn:
         linux.share_one_heap()
         sys.path[:] = handover["sys_path"]
         sys.argv[:] = ["aggverify"]
-        importlib.import_module("torch.distributed")  # before a rank's limits are set
+        with interpreter.uncollected():
+            importlib.import_module("torch.distributed")  # before a rank's limits are set
         trace.install()
         forking.install_fork_guard()
         place, handed = RankPlace(**handover["place"]), rank.Handed(**handover["handed"])

@@ -54,9 +54,9 @@ _OUTSIDE = (
 
 
 class ForkServer:
-    """The launcher process. Torch is imported while the parent goes on."""
+    """The launcher process. It imports torch, then ``preload``, while the parent goes on."""
 
-    def __init__(self, inside: Sandbox | None = None) -> None:
+    def __init__(self, inside: Sandbox | None = None, preload: str = "") -> None:
         self.mark = uuid.uuid4().hex
         """In the environment of all its processes, by which ``end_marked`` finds them."""
         try:
@@ -73,7 +73,7 @@ class ForkServer:
         self._silence = Options().silence
         with contextlib.suppress(OSError):  # already dead: found by the first request
             path = [entry or str(Path.cwd()) for entry in sys.path]
-            wire.send(self._connection, {"sys_path": path})
+            wire.send(self._connection, {"sys_path": path, "preload": preload})
 
     @property
     def alive(self) -> bool:
@@ -345,10 +345,12 @@ class LocalLauncher:
 
     most, carried, replay_log = MAX_RANKS, "", None
 
-    def __init__(self, inside: Sandbox | None = None) -> None:
+    def __init__(self, inside: Sandbox | None = None, preload: str = "") -> None:
         self.inside = inside
         """The sandbox that all its processes are in."""
-        self._fork_server = ForkServer(inside)
+        self._preload = preload
+        """The module that handlers are of, which templates then need not import."""
+        self._fork_server = ForkServer(inside, preload)
         self._closed = False
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
@@ -364,7 +366,7 @@ class LocalLauncher:
             raise PoolError("the pool is closed; make a new Pool()")
         if not self._fork_server.alive:
             self._fork_server.close()
-            self._fork_server = ForkServer(self.inside)
+            self._fork_server = ForkServer(self.inside, self._preload)
         return self._fork_server
 
     def excess(self, template: LocalTemplate) -> ResourceOveruse:

@@ -44,6 +44,7 @@ class Options:
     ``printed``: bytes that a rank may write to its streams in one job, and the construction.
     ``turn``: called again and again while something is waited for; what it raises ends that.
     ``backend``: what ranks are joined by. ``sandbox``: where the launcher and all below it live.
+    ``preload``: the module of the pool's handlers, which the launcher imports once for all of them.
     """
 
     cpu_seconds: float = 2.0
@@ -60,11 +61,12 @@ class Options:
     turn: Callable[[], None] = lambda: None
     backend: Backend = GLOO
     sandbox: Sandbox | None = None
+    preload: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Backend):
             raise InputError(f"backend must be a Backend, not {self.backend!r}")
-        for f in fields(self)[:-3]:
+        for f in fields(self)[:-4]:
             value = getattr(self, f.name)
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:

@@ -34,7 +34,7 @@ class Pool:
         self._options = options or Options()
         inside = self._options.sandbox
         launcher = launcher if launcher is not None and launcher.inside == inside else None
-        self._launcher: Launcher = launcher or LocalLauncher(inside)
+        self._launcher: Launcher = launcher or LocalLauncher(inside, self._options.preload)
         # Held until closed, since what they hold open is not closed by being forgotten.
         self._templates: list[Template] = []
         own = None if launcher else self._launcher

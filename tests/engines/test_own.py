@@ -11,8 +11,8 @@ from aggverify.engines import ENGINES, engine, usable
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
 from aggverify.execution.executor import Executor
+from aggverify.execution.limits import HANDLER
 from aggverify.generation.catalogue import hard_cases
-from aggverify.run.opening import HANDLER
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
