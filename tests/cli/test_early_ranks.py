@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from aggverify.cli.joined import CommandRun
+from aggverify.execution.limits import HANDLER
 from aggverify.run.planning import settings
 from aggverify.world import Cluster, LocalLauncher, PoolError
 from aggverify.world.sandbox import Sandbox
@@ -24,9 +25,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     class Launcher(LocalLauncher):
-        def __init__(self, inside: Sandbox | None = None) -> None:
+        def __init__(self, inside: Sandbox | None = None, preload: str = "") -> None:
             seen.append(STARTED)
-            super().__init__(inside)
+            assert HANDLER.startswith(f"{preload}:")
+            super().__init__(inside, preload)
 
         def close(self) -> None:
             seen.append(CLOSED)
@@ -70,7 +72,7 @@ def test_not_where_ranks_are_launched_already(log: list[str]) -> None:
 
 
 def test_why_there_are_none_is_in_the_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(inside: Sandbox | None = None) -> LocalLauncher:
+    def refused(inside: Sandbox | None = None, preload: str = "") -> LocalLauncher:
         raise PoolError("no room for them")
 
     monkeypatch.setattr("aggverify.world.LocalLauncher", refused)

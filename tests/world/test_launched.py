@@ -18,15 +18,15 @@ def test_launched_ranks_are_interpreters_of_their_own_and_end_like_others(pool: 
     def told(template: Template) -> list[dict[str, object]]:
         [outcome] = template.run([job("own_interpreter", world=2)])
         assert isinstance(outcome, Replies), outcome
-        return [
-            {key: reply.data[key] for key in ("hash", "environment")} for reply in outcome.replies
-        ]
+        kept = ("hash", "collects", "environment")
+        return [{key: reply.data[key] for key in kept} for reply in outcome.replies]
 
     one, two = told(forked)
     assert one["hash"] == two["hash"]
     first = told(launched)
     assert first[0]["hash"] != first[1]["hash"]
     for rank, data in enumerate(first):
+        assert data["collects"]
         assert data["environment"] == {
             "RANK": str(rank),
             "LOCAL_WORLD_SIZE": "2",

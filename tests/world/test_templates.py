@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import Fault, Job, Options, Pool, Replies, TemplateFailure
+from aggverify.world import Fault, Job, Options, Pool, Replies, Template, TemplateFailure
 from tests.world.conftest import HERE, opened
 
 
@@ -43,6 +44,33 @@ def test_a_handler_that_is_not_there(pool: Pool, handler: str, message: str) -> 
     made = pool.template(handler, {}, paths=[HERE])
     assert isinstance(made, TemplateFailure)
     assert made.message == message
+
+
+_PRELOADED = """
+import gc, os
+IMPORTED_IN = os.getpid()
+class Handler:
+    def __init__(self, setup): pass
+    def describe(self): return {"early": IMPORTED_IN != os.getpid(), "collects": gc.isenabled()}
+"""
+
+
+@pytest.mark.usefixtures("own_launchers")
+@pytest.mark.parametrize(
+    ("module", "early"), [("preloaded", True), ("", False), ("no_such", False)]
+)
+def test_handlers_of_one_module_are_imported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, early: bool
+) -> None:
+    (tmp_path / "preloaded.py").write_text(_PRELOADED)
+    monkeypatch.syspath_prepend(tmp_path)
+    with Pool(Options(preload=module)) as pool:
+        template = pool.template("preloaded:Handler", {})
+        assert isinstance(template, Template), template
+        assert template.description == {"early": early, "collects": True}
+        again = pool.template("no_such:Handler", {})
+        assert isinstance(again, TemplateFailure)
+        assert again.message == "ModuleNotFoundError: No module named 'no_such'"
 
 
 @pytest.mark.parametrize("handler", ["", "handlers", "handlers:", ":Echo"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -72,5 +73,6 @@ def own_interpreter(play: Play, job: dict[str, Any]) -> dict[str, Any]:
     names = ("RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "OMP_NUM_THREADS")
     return {
         "hash": hash("name"),
+        "collects": gc.isenabled(),
         "environment": {name: os.environ.get(name) for name in names},
     }
