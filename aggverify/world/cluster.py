@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ class Cluster:
         """Construct the handler in every host; return the first failure where there is any."""
         self._met(options.turn)
         number = next(self._numbers)
-        given = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
+        given = options.limits()
         message = {
             "op": "open",
             "template": number,

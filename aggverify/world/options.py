@@ -66,8 +66,12 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Backend):
             raise InputError(f"backend must be a Backend, not {self.backend!r}")
-        for f in fields(self)[:-4]:
-            value = getattr(self, f.name)
+        for name, value in self.limits().items():
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:
-                raise InputError(f"{f.name} must be a positive finite number, not {value!r}")
+                raise InputError(f"{name} must be a positive finite number, not {value!r}")
+
+    def limits(self) -> dict[str, float]:
+        """Return all that are numbers, by their names."""
+        numbers = (f.name for f in fields(self) if f.type in ("int", "float"))
+        return {name: getattr(self, name) for name in numbers}

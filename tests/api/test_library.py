@@ -144,7 +144,7 @@ def test_a_reducer_that_raises_is_an_observation(
 def test_a_wrong_reducer_is_an_assertion_error(shared_pool: aggverify.Pool) -> None:
     few = partial(aggverify.check_reducer, profile="quick", max_examples=1, pool=shared_pool)
     with pytest.raises(AssertionError, match="AGV202") as raised:
-        few(WRONG)
+        few(WRONG, exit_first=True)
     assert "  reproduce    aggverify replay" in str(raised.value)
 
 

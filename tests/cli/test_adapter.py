@@ -37,7 +37,7 @@ def check(cli: Cli, folder: Path, source: str) -> tuple[int, dict[str, object]]:
     [save, use] = [x.split() for x in printed.err.splitlines() if x.startswith("        agg")][-2:]
     assert save[:2] == use[:2] == ["aggverify", "check"]
     (folder / use[2]).write_text(printed.out)
-    ran = cli("check", use[2], *BRIEF, "--report", "json")
+    ran = cli("check", use[2], *BRIEF, "--exit-first", "--report", "json")
     document = json.loads((folder / ".aggverify" / "verdict.json").read_text())
     [verdict] = document["verdicts"]
     return ran.code, verdict

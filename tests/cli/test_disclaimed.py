@@ -127,7 +127,7 @@ def test_without_it_the_reducer_conforms(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_with_it_the_reducer_is_wrong(cli: Cli, tmp_path: Path) -> None:
-    ran = cli("check", reducer(tmp_path), *BRIEF)
+    ran = cli("check", reducer(tmp_path), "--exit-first", *BRIEF)
     assert ran.code == 1, ran
     assert "  AGV401  Raises an exception" in ran.out
 

@@ -58,7 +58,7 @@ def test_a_framework_s_function_is_checked_through_five_lines(cli: Cli, theirs: 
 def test_a_wrong_one_is_found_and_replayed_through_it(cli: Cli, theirs: Path) -> None:
     theirs.write_text(WRONG)
     (theirs.parent / "pyproject.toml").write_text('[tool.aggverify]\nadapter = "verl.py"\n')
-    ran = cli("check", "theirs.py:agg_loss", *BRIEF)
+    ran = cli("check", "theirs.py:agg_loss", "--exit-first", *BRIEF)
     assert ran.code == 1, ran
     found = re.search(r"reproduce +aggverify (replay (?:.*\\\n)*.*)", ran.out)
     assert found is not None and "AGV202" in ran.out
@@ -107,6 +107,6 @@ def test_what_a_client_normalises_by_is_checked(cli: Cli) -> None:
     said = (*said, "--world", "2")
     right = cli("check", f"{folder}/client.py:prompt_mean_weights", *said)
     assert right.code == 0, right
-    wrong = cli("check", f"{folder}/client.py:rollouts_for_prompts", *said)
+    wrong = cli("check", f"{folder}/client.py:rollouts_for_prompts", "--exit-first", *said)
     assert wrong.code == 1 and "AGV101" in wrong.out, wrong
     assert "P/num_samples" in wrong.out

@@ -77,7 +77,8 @@ def test_a_right_one_on_eight_ranks(name: str, shared_pool: Pool) -> None:
     ],
 )
 def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) -> None:
-    found = cli("check", TRAINER / "broken" / f"{name}.py", "--mode", MODES[name], *BRIEF)
+    said = ("--mode", MODES[name], "--exit-first", *BRIEF)
+    found = cli("check", TRAINER / "broken" / f"{name}.py", *said)
     assert found.code == 1, found
     assert f"  {code}  " in found.out, found
     assert told in found.out
@@ -96,7 +97,7 @@ def test_what_is_not_seen_is_said(cli: Cli) -> None:
 def test_a_step_that_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "forgets.py"
     path.write_text("def train_step(model, micro_batches, ctx):\n    model(micro_batches[0])\n")
-    found = cli("check", path, "--mode", "token_mean", *BRIEF)
+    found = cli("check", path, "--mode", "token_mean", "--exit-first", *BRIEF)
     assert found.code == 1, found
     assert "it left no gradient in the model's parameter, and did not change that" in found.out
 

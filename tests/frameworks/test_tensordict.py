@@ -37,7 +37,7 @@ def test_weights_are_read_off_what_lies_in_a_tensordict(
     ran = shell(
         *("check", f"{Path(__file__).with_name('tensordict_candidate.py')}:{name}"),
         *(str(ROOT / word) if word == ADAPTER else word for word in asked.called),
-        *("--profile", "quick", "--world", "2"),
+        *("--profile", "quick", "--world", "2", "--exit-first"),
         env={
             "AGGVERIFY_RELEASED": f"{where}:{TORCHRL.module}:GRPOLoss",
             "AGGVERIFY_RELEASED_WITH": str(wheels.installed(folder, *TORCHRL.needs)),

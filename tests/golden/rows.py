@@ -1,10 +1,12 @@
-"""What the golden table has a row for: every example, mutant, twin and reducer written blind."""
+"""What the golden table has a row for: every example, mutant and right twin, every reducer that was
+written blind or for a hard case."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from aggverify.checks import Finding
@@ -19,6 +21,7 @@ from tests.corpus.base import Correct, Mutant
 from tests.corpus.branches import right, wrong
 from tests.corpus.families import FAMILIES, RIGHT
 from tests.corpus.table import BLIND, Blind
+from tests.hard import wrong as hard
 
 NO_ROW = (
     "examples/length_weighted.py",
@@ -65,7 +68,7 @@ def requests() -> Mapping[str, Request]:
     reducers = list(_reducers())
     rows = [
         (seed, f"{name} {seed}", _request(given, seed, "quick"))
-        for name, given, seeds in reducers
+        for name, given, seeds in chain(reducers, _hard())
         for seed in seeds
     ]
     found = {name: request for _, name, request in sorted(rows, key=lambda row: row[0])}
@@ -106,6 +109,14 @@ def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
             convention = NOT_BY_SIGNATURE.get(target.parts[1])
             given = {"convention": convention} if convention else {}
             yield f"example {target}", {"target": str(path), **given}, SEEDS[:1]
+
+
+def _hard() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
+    """Those that a hard case kills; not among those that the default profile is run on."""
+    modes = {name: each.mode for name, each in hard.WRONG.items()}
+    for name, mode in (modes | {name: mode for name, (_, mode, _) in hard.SPECIAL.items()}).items():
+        given = {"target": f"tests.hard.wrong:{name}", "modes": (mode,), "engine": "sum"}
+        yield f"hard {name}", {**given, "exit_first": True}, SEEDS[:1]
 
 
 def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:
