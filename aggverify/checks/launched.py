@@ -31,7 +31,7 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _handful(subject: Subject) -> Iterator[Case]:
-    """Two layouts of two steps on the largest such world; its ranks are all that is launched."""
+    """Two steps on two ranks, which are all that is launched: each imports torch for itself."""
     for text in (_FEW, _MANY):
         yield from _laid_out(parse_step(text), small(subject))
 
@@ -42,18 +42,17 @@ _MANY = "; ".join(f"{1 + n % 4}/{'1' * (n + 1)} 2/{'1' * (n // 2 + 1)}" for n in
 
 
 def _laid_out(step: Step, space: Space) -> Iterator[Case]:
-    d = min(2, space.max_dp)
-    c = min(2, space.max_cp, space.max_world // d)
-    whole = tuple(range(len(step.samples)))
-    half = len(whole) // d
-    rows = tuple(whole[n * half : (n + 1) * half] for n in range(d))
-    layouts = [Layout(tuple((row,) for row in rows), c)]
-    if space.max_microbatches > 1:
-        middle = half // 2
-        layouts.append(Layout(tuple((row[:middle], row[middle:]) for row in rows), c))
+    """Yield the step on two data-parallel ranks, and on two context-parallel ones."""
     losses = tuple(float(t % 7 - 2) / 4 for t in range(step.num_response_tokens))
-    for layout in layouts:
-        yield Case(step, layout, losses)
+    whole = tuple(range(len(step.samples)))
+    for dp, cp in ((2, 1), (1, 2)):
+        if dp <= space.max_dp and cp <= space.max_cp:
+            size = len(whole) // dp
+            rows = [whole[n * size : (n + 1) * size] for n in range(dp)]
+            yield Case(step, Layout(tuple((row,) for row in rows), cp), losses)
+            if space.max_microbatches > 1:
+                halves = ((row[: size // 2], row[size // 2 :]) for row in rows)
+                yield Case(step, Layout(tuple(halves), cp), losses)
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
