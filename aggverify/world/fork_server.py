@@ -81,8 +81,8 @@ def _preload(module: str) -> None:
         if module:
             with contextlib.suppress(Exception):  # a handler's construction shows why
                 importlib.import_module(module)
-    gc.collect()
-    # A later collection would touch torch's objects, and so copy their pages, in every rank.
+    # A later collection would touch torch's objects, and so copy their pages, in every rank. One
+    # here would free a few megabytes, and make everything wait for it.
     gc.freeze()
 
 

@@ -23,9 +23,9 @@ def command(module: str, *arguments: object) -> list[str]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Run imports without the garbage collector, which finds nothing there in a tenth of the time.
+    """Run imports without the garbage collector.
 
-    Nearly all that an import makes stays.
+    It would take a tenth of their time to find next to nothing: what an import makes stays.
     """
     gc.disable()
     try:
