@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.world import forking, linux, rendezvous
+from aggverify.world import forking, interpreter, linux, rendezvous
 from aggverify.world.backends import Backend, RankPlace
 from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
@@ -50,7 +50,9 @@ class Handed:
 def construct(request: dict[str, Any]) -> Any:
     """Construct the handler named ``module:Class`` with the setup."""
     module, _, name = request["handler"].partition(":")
-    return getattr(importlib.import_module(module), name)(request["setup"])
+    with interpreter.uncollected():
+        handlers = importlib.import_module(module)
+    return getattr(handlers, name)(request["setup"])
 
 
 def live(
