@@ -33,7 +33,7 @@ PARTS = (
     ("A pool per pytest-xdist worker, or one", "workers.py", None),
     ("Two stored documents compared, beside an empty Python", "compare_start.py", None),
     ("Exact sums of a step of 512 rollouts of 32k tokens", "exact_sums.py", None),
-    ("`pytest -n auto` beside `aggverify check`, four modes", "pytest_face.py", None),
+    ("`pytest` beside `aggverify check`, four modes", "pytest_face.py", None),
 )
 TARGETS = """Targets on two cores:
 
