@@ -349,7 +349,6 @@ class LocalLauncher:
         self.inside = inside
         """The sandbox that all its processes are in."""
         self._preload = preload
-        """The module that handlers are of, which templates then need not import."""
         self._fork_server = ForkServer(inside, preload)
         self._closed = False
 
@@ -398,5 +397,4 @@ def _hung(template: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
     found = stacks.collect(
         {0: (template.pid, template.recorder)}, lambda pid: HERE.ask(pid, wake=True)
     )
-    shown = threads_text(found.get(0, ()))
-    return TemplateFailure(kind, message, shown, template.output.drain())
+    return TemplateFailure(kind, message, threads_text(found.get(0, ())), template.output.drain())

@@ -14,7 +14,6 @@ from tests.choosing import LATER
 from tests.conftest import Cli
 
 BRIEF = ["--profile", "quick", "--max-examples", "1"]
-FIRST = [*BRIEF, "--exit-first", "--only", "independent_of_data_parallel_size"]
 START = """
 import os, sys, time
 import torch
@@ -35,7 +34,7 @@ FAKE = (
 @pytest.mark.thorough
 def test_a_hang_shows_every_ranks_stack_and_collective(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: time.sleep(3600)"))
-    ran = cli("check", "r.py", "--world", "2", *FIRST)
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
     assert ran.code == 1, ran
     assert "  rank 1 sleeps or waits outside any collective, for good\n" in ran.out
     assert "    rank 0 waits in all_reduce float64[" in ran.out
@@ -48,7 +47,7 @@ def test_a_hang_shows_every_ranks_stack_and_collective(cli: Cli, tmp_path: Path)
 def test_a_death_shows_what_was_printed_last(cli: Cli, tmp_path: Path) -> None:
     fault = f'if odd: print("{FAKE}", flush=True); os._exit(9)'
     (tmp_path / "r.py").write_text(START.replace("FAULT", fault))
-    ran = cli("check", "r.py", "--world", "2", *FIRST)
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
     assert ran.code == 1, ran
     assert "  rank 1 exited with status 9\n" in ran.out
     assert "    rank 1 printed last\n" in ran.out
@@ -85,7 +84,7 @@ def test_a_rank_killed_from_outside_is_not_held_against_the_reducer(
 @pytest.mark.thorough
 def test_a_reducer_that_kills_its_rank_every_time_is_found(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: os.kill(os.getpid(), 9)"))
-    ran = cli("check", "r.py", "--world", "2", *FIRST)
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
     assert ran.code == 1, ran
     assert "AGV403 A rank died" in ran.out
     assert "  rank 1 was ended by SIGKILL\n" in ran.out

@@ -126,7 +126,6 @@ def test_what_a_stand_in_lacks_is_no_finding(cli: Cli) -> None:
     assert sentence in ran.flat
 
 
-BRIEF = ("--profile", "quick", "--world", "2", "--exit-first")
 RIGHT = ("Inherits", 0, "its token_mean weight in every layout")
 WRONG = ("MeanOfMeans", 1, "(its token_mean_legacy), transformers #34191")
 CHECKED = [
@@ -141,7 +140,7 @@ CHECKED = [
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "code", "text"), CHECKED)
 def test_the_whole_check(name: str, code: int, text: str, cli: Cli) -> None:
-    ran = cli("check", f"{MODULE}:{name}", *BRIEF)
+    ran = cli("check", f"{MODULE}:{name}", "--profile", "quick", "--world", "2")
     assert ran.code == code, ran
     assert text in ran.flat
 
@@ -194,6 +193,6 @@ def test_the_released_trainer_trains_so(released: dict[str, str]) -> None:
 def test_a_subclass_of_the_released_trainer(
     name: str, code: int, text: str, released: dict[str, str], shell: Cli
 ) -> None:
-    ran = shell("check", f"{MODULE}:{name}", *BRIEF, env=released)
+    ran = shell(*("check", f"{MODULE}:{name}", "--profile", "quick", "--world", "2"), env=released)
     assert ran.code == code, ran
     assert text in ran.flat

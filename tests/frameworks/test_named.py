@@ -40,7 +40,7 @@ MODULE = "tests.frameworks.named"
     ],
 )
 def test_what_is_told(cli: Cli, name: str, options: tuple[str, ...], code: int, text: str) -> None:
-    how = ("--convention", "native", "--profile", "quick", "--world", "2", "--exit-first")
+    how = ("--convention", "native", "--profile", "quick", "--world", "2")
     ran = cli("check", f"{MODULE}:{name}", *how, *options)
     assert ran.code == code, ran
     assert text in " ".join(ran.out.split())

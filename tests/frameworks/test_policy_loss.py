@@ -128,7 +128,7 @@ def test_every_token_has_an_advantage(dtype: str) -> None:
     assert case.losses[1] == 1.5
 
 
-BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4", "--exit-first")
+BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
 
 
 @pytest.mark.thorough
