@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -160,6 +161,12 @@ def test_a_budget_that_is_none_is_refused(echo: Template, seconds: float) -> Non
 def test_limits_that_are_none_are_refused(name: str, value: object) -> None:
     with pytest.raises(InputError, match=f"{name} must be a positive finite number"):
         Options(**{name: value})  # type: ignore[arg-type]
+
+
+def test_limits_are_all_numbers_and_can_be_sent() -> None:
+    sent = json.loads(json.dumps(Options(printed=7, preload="module").limits()))
+    assert Options(**sent) == Options(printed=7)
+    assert not sent.keys() & {"turn", "backend", "sandbox", "preload"}
 
 
 def test_a_job_may_have_its_own_budget(play: Template) -> None:
