@@ -4,6 +4,7 @@
 
 Each is a command as a person gives it, from its start, with its own imports; what is shown is read
 as it comes. Every command is run ROUNDS times and the fastest counts, as with ``import torch``.
+Modules are compiled once, as where they are installed, whatever this machine says of that.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ RIGHT = (
 WRONG = ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
 SHOWN = re.compile(r"\] AGV\d+ ")
 """A finding among the lines of progress."""
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def import_torch() -> float:
     """Seconds of ``import torch`` in a fresh interpreter."""
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    subprocess.run([sys.executable, "-c", "import torch"], check=True, env=ENVIRONMENT)
     return time.perf_counter() - start
 
 
@@ -45,7 +47,12 @@ def timed(arguments: Sequence[str]) -> tuple[float, float, int]:
     start, first = time.perf_counter(), float("inf")
     command = [sys.executable, "-u", "-m", "aggverify", "check", *arguments]
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as running:
         assert running.stdout is not None
         for line in running.stdout:

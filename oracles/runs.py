@@ -42,7 +42,6 @@ def runs(data: object) -> list[tuple[Any, int]] | None:
 
 def length(data: object) -> int:
     """Elements a text or run-length form stands for, without making them."""
-    pairs = runs(data)
-    if pairs is not None:
-        return sum(count for _, count in pairs)
-    return len(data) if isinstance(data, str) else 0
+    if data is None or isinstance(data, str):
+        return len(data or "")
+    return sum(count for _, count in runs(data) or ())

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.execution.executed import Weights
+from aggverify.execution.executed import Weights, exact_sum
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case
@@ -161,22 +161,38 @@ def scalar_mismatch(
 def _off(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
-    pairs = zip(expected, case.losses, strict=True)
-    terms = [w * Fraction(loss) for w, loss in pairs if w and loss]
-    exact = sum(terms, Fraction(0))
-    magnitude = sum((abs(t) for t in terms), Fraction(0))
+    exact, magnitude, number = weighted_sum(expected, case.losses)
     precision = PRECISIONS[lowest_precision(subject, case)]
-    additions = max(len(terms) - 1, 0)
+    additions = max(number - 1, 0)
     roundings = subject.roundings_on(case.step) + 1
     bound = scalar_bound(magnitude, additions, roundings, precision)
     error = abs(value - exact)
     if error <= bound:
         return None
     # A reducer may add up the losses first and divide the sum.
-    losses = (abs(Fraction(x)) for w, x in zip(expected, case.losses, strict=True) if w)
-    total = max(magnitude, sum(losses, Fraction(0)))
+    losses = [abs(x) for w, x in zip(expected, case.losses, strict=True) if w]
+    total = max(magnitude, exact_sum(losses))
     limit = scalar_bound(total, additions, roundings, precision)
     return Mismatch(None, error, bound, exact, limit)
+
+
+def weighted_sum(
+    weights: Sequence[Fraction], losses: Sequence[float]
+) -> tuple[Fraction, Fraction, int]:
+    """Return ``sum w*l`` and ``sum |w*l|``, exact, and how many terms of them are not 0.
+
+    Losses are finite. Those that share a Fraction are added up before it is multiplied.
+    """
+    distinct = {id(weight): weight for weight in weights}
+    shared: dict[int, list[float]] = {at: [] for at, weight in distinct.items() if weight}
+    for at, loss in zip(map(id, weights), losses, strict=True):
+        if loss and at in shared:
+            shared[at].append(loss)
+    exact = magnitude = Fraction(0)
+    for at, added in shared.items():
+        exact += distinct[at] * exact_sum(added)
+        magnitude += abs(distinct[at]) * exact_sum(list(map(abs, added)))
+    return exact, magnitude, sum(map(len, shared.values()))
 
 
 def margin(

@@ -15,6 +15,7 @@ from aggverify.checks.comparison import (
     lowest_precision,
     scalar_mismatch,
     stalls,
+    weighted_sum,
     worst_weight,
 )
 from aggverify.checks.judging import is_finite
@@ -113,7 +114,7 @@ def _stalled(subject: Subject, execution: Execution) -> Finding | None:
     if value is None or weights is None or not is_finite(execution):
         return None
     right, _ = _weights(subject, case, weights)
-    exact = sum((w * Fraction(x) for w, x in zip(right, case.losses, strict=True) if w), Fraction())
+    exact, _, _ = weighted_sum(right, case.losses)
     if not stalls(case, value, exact):
         return None
     message = (

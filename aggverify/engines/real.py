@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,9 +86,10 @@ class RealEngine(Usual):
         return self.formula.deviates
 
     def available(self) -> str | None:
-        if self.package and not _has(self.package):
+        if self.package and _installed(self.package) is None:
             return f"it needs {self.package}, which is not installed: pip install {self.install}"
-        has = version("torch")
+        has = _installed("torch")
+        assert has is not None
         if tuple(int(part) for part in has.split(".")[:2]) >= self.since:
             gone = self.file and not (_torch() / self.file).is_file()
             return f"torch {has} no longer has it: pip install torch==2.13" if gone else None
@@ -105,12 +107,13 @@ class RealEngine(Usual):
         return session
 
 
-def _has(package: str) -> bool:
+@cache
+def _installed(package: str) -> str | None:
+    """Return its version, or None; kept, as its metadata is parsed anew each time it is asked."""
     try:
-        version(package)
+        return version(package)
     except PackageNotFoundError:
-        return False
-    return True
+        return None
 
 
 def _torch() -> Path:

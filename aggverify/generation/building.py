@@ -57,6 +57,7 @@ _KINDS = tuple(product((0, 1, 2), (False, True)))
 """How a sample goes with the one before, and whether it has holes."""
 
 
+@lru_cache(maxsize=64)
 def samples(space: Space) -> st.SearchStrategy[DrawnSample]:
     """Draw one sample; smallest: one unmasked token."""
     return st.composite(_sample)(space)

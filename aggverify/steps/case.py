@@ -115,20 +115,27 @@ class Case:
         }
 
     def packed(self) -> dict[str, Any]:
-        """Plain data for the ranks: all but the layout as one text, which cases may share."""
+        """Plain data for the ranks: step and losses as texts, which cases may share."""
         if len(self.losses) <= SHORT:
             exact = np.array(self.losses, dtype=np.float64).tobytes()
-            shared = _known_text(self.step, exact, self.dtype)
+            step, losses = _known_step_text(self.step), _known_losses_text(exact)
         else:
-            shared = _text(self.step, self.losses, self.dtype)
-        return {"shared": shared, "layout": self.layout.to_json()}
+            step, losses = _step_text(self.step), _losses_text(self.losses)
+        layout = self.layout.to_json()
+        return {"step": step, "losses": losses, "dtype": self.dtype, "layout": layout}
 
     @staticmethod
     def unpacked(data: Mapping[str, Any]) -> Case:
         """Rebuild a case from :meth:`packed`'s data; a text that was seen lately costs nothing."""
-        shared = data["shared"]
-        step, losses, dtype = (_known_parts if len(shared) <= 32 * SHORT else _parts)(shared)
-        return Case(step, Layout.from_json(data["layout"]), losses, dtype)
+        step, losses = data["step"], data["losses"]
+        known = len(step) + len(losses) <= 32 * SHORT
+        read_step, read_losses = (
+            (_known_step, _known_losses) if known else (_step_of_text, _losses_of_text)
+        )
+        found = read_step(step)
+        tokens = found.num_response_tokens
+        layout = Layout.from_json(data["layout"])
+        return Case(found, layout, read_losses(losses, tokens), data["dtype"])
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Case:
@@ -141,19 +148,23 @@ class Case:
         missing = {"step", "layout", "losses", "dtype"} - set(data)
         if missing:
             raise InputError(f"the case lacks {', '.join(sorted(missing))}")
-        step, losses = _content(data)
+        step = _step(data["step"])
+        losses = _losses(data["losses"], step.num_response_tokens)
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
 
 
-def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
+def _step(data: Any) -> Step:
     try:
-        step = Step.from_json(data["step"])
+        return Step.from_json(data)
     except OracleError as error:
         raise InputError(f"the case's step is not valid: {error}") from error
-    given = _listed(data["losses"], step.num_response_tokens)
+
+
+def _losses(data: Any, tokens: int) -> tuple[float, ...]:
+    given = _listed(data, tokens)
     # Losses are nearly always floats only: that is found out in C, without a call for each.
     floats = set(map(type, given)) <= {float}
-    return step, tuple(given) if floats else tuple(map(_loss, given))
+    return tuple(given) if floats else tuple(map(_loss, given))
 
 
 def has_whole_groups(case: Case, size: int) -> bool:
@@ -195,28 +206,38 @@ SHORT = 4096
 """Steps of no more tokens are remembered in their packed form."""
 
 
-def _text(step: Step, losses: tuple[float, ...], dtype: str) -> str:
-    return json.dumps({"step": step.to_json(), "losses": _plain(losses), "dtype": dtype})
+def _step_text(step: Step) -> str:
+    return json.dumps(step.to_json())
+
+
+def _losses_text(losses: tuple[float, ...]) -> str:
+    return json.dumps(_plain(losses))
+
+
+def _step_of_text(text: str) -> Step:
+    return _step(json.loads(text))
+
+
+def _losses_of_text(text: str, tokens: int) -> tuple[float, ...]:
+    return _losses(json.loads(text), tokens)
+
+
+_known_step_text = lru_cache(maxsize=64)(_step_text)
+_known_step = lru_cache(maxsize=64)(_step_of_text)
+_known_losses = lru_cache(maxsize=64)(_losses_of_text)
 
 
 @lru_cache(maxsize=64)
-def _known_text(step: Step, losses: bytes, dtype: str) -> str:
+def _known_losses_text(exact: bytes) -> str:
     # Cached by bytes: 0.0 == -0.0, and one would be returned for the other.
-    return _text(step, tuple(np.frombuffer(losses).tolist()), dtype)
-
-
-def _parts(shared: str) -> tuple[Step, tuple[float, ...], str]:
-    data = json.loads(shared)
-    return *_content(data), data["dtype"]
-
-
-_known_parts = lru_cache(maxsize=64)(_parts)
+    return _losses_text(tuple(np.frombuffer(exact).tolist()))
 
 
 def _plain(losses: tuple[float, ...]) -> Any:
     """Return a list, or for many losses their one value or their runs, where that is shorter."""
     if len(losses) <= WRITTEN_IN_FULL:
-        return list(map(_number, losses))
+        # A sum of any that is not finite is not finite either: found out in C.
+        return list(losses if math.isfinite(sum(losses)) else map(_number, losses))
     values = np.array(losses, dtype=np.float64)
     values[np.isnan(values)] = np.nan  # equal bits, so they are one run
     starts = starts_of_runs(values)

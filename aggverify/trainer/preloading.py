@@ -1,4 +1,4 @@
-"""Imports what an engine will import, once before ranks are forked, if the engine is known then."""
+"""Imports and prepares what every rank would, once before ranks are forked from the process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
+import msgspec
+
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
+from aggverify.trainer.assignment import Assignment
 from aggverify.trainer.callables import offers
+
+_SESSION = "aggverify.engines.emulated_session"
+"""Nearly every run begins with an engine's formula."""
 
 
 def preload(module: ModuleType, given: str | None) -> None:
-    """Import what the engine takes that is ``given``, or that the module names or brings along."""
+    """Import what the engine takes that is ``given``, or that the module names or brings along.
+
+    And let msgspec look at the fields of what ranks are sent, which it does once a process.
+    """
+    import_module(_SESSION)
+    msgspec.json.Decoder(Assignment)
     name = given or _declared(module)
     steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):

@@ -55,6 +55,8 @@ NOT_BY_QUICK = (
     "state.warm_up:mean_by_a_running_tally",
 )
 """Written blind, and found by the default profile's longer lists alone: rows of it as well."""
+BESIDE = {"mode_without_effect": ("sample_mean",)}
+"""Mutants that are wrong beside another mode only, with that mode."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
 ``why`` of what could not be judged."""
@@ -127,7 +129,7 @@ def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:
     }
     return {
         "target": f"{module}:{entry.function}",
-        "modes": (entry.mode,),
+        "modes": (entry.mode, *BESIDE.get(entry.function, ())),
         "engine": entry.engine,
         "convention": entry.convention,
         "divisor": entry.divisor,

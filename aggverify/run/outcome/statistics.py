@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -45,12 +46,13 @@ SLOW_SECONDS = 0.01
 class Pace:
     """How long calls of the candidate took, where no other rank had to be waited for."""
 
-    seconds: list[float] = field(default_factory=list)
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    """As a whole it is copied for every check, which takes long of a list."""
 
     def add(self, executions: Sequence[Execution]) -> None:
         """Note executions on one rank."""
         alone = (e for e in executions if e.weights is not None and e.case.layout.world_size == 1)
-        self.seconds += [e.call_seconds for e in alone]
+        self.seconds.extend(e.call_seconds for e in alone)
 
     @property
     def milliseconds(self) -> int | None:

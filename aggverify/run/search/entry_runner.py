@@ -65,8 +65,7 @@ def run_check(
     are no more, of the run's clock; a check that draws nothing is limited only where a person
     asks for it. ``deadline``: of the whole command.
     """
-    statistics = RunStatistics() if seen is None else deepcopy(seen)
-    check = entry.check
+    seen, check = seen or RunStatistics(), entry.check
     if entry.instead is not None or entry.space is None:
         state = entry.instead or State.NOT_CLAIMED
         left_out = summary(
@@ -78,7 +77,8 @@ def run_check(
             planned=entry.examples,
         )
         emit(CheckFinished(left_out))
-        return Outcome(entry, left_out, (), statistics)
+        return Outcome(entry, left_out, (), seen)
+    statistics = deepcopy(seen)
     emit(CheckStarted(check.name, check.title))
     if check.waits_for:
         emit(Waiting(check.waits_for))
