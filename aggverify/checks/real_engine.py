@@ -51,8 +51,8 @@ def _listed(subject: Subject) -> Iterator[Case]:
         stored = (*_idle(), *hard_cases(), *grid(space.max_world, space.cp_kinds))
         fitting = [case for case in dict.fromkeys(stored) if case in space]
         narrow = [case for case in fitting if case.layout.world_size == _NARROW]
-        wide = [case for case in fitting if case.layout.world_size > _NARROW]
-        yield from (*narrow[: MOST - MOST_WIDE], *wide)[:MOST]
+        wide = [case for case in fitting if case.layout.world_size > _NARROW][:MOST_WIDE]
+        yield from (*narrow[: MOST - len(wide)], *wide)
 
 
 def _idle() -> Iterator[Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -93,8 +92,10 @@ PACKAGED = [pytest.param(e, marks=pytest.mark.covers(engine=e.name)) for e in RE
 def test_where_its_package_is_not_installed_it_is_told_how(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, spec: RealEngine
 ) -> None:
+    installed = real._installed
+
     def found(package: str) -> str | None:
-        return None if package == spec.package else version(package)
+        return None if package == spec.package else installed(package)
 
     monkeypatch.setattr(real, "_installed", found)
     told = f"it needs {spec.package}, which is not installed: pip install {spec.install}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
 from aggverify.checks import shapes
@@ -18,6 +20,8 @@ from tests.choosing import first_of_each, thorough_at_times, thorough_but
 from tests.contradicted import contradicted
 from tests.corpus.base import Correct, Mutant
 from tests.corpus.families import CORRECT, FAMILIES, MUTANTS
+from tests.golden.rows import SEEDS
+from tests.golden.table import golden
 from tests.mutants.conftest import every_finding, first_told, subject_of
 
 LAST_NUMBER = 89
@@ -36,21 +40,25 @@ def covering(entry: Mutant | Correct) -> list[pytest.MarkDecorator]:
     return [pytest.mark.covers(convention=entry.convention, engine=entry.engine)]
 
 
-FIRST = first_of_each(MUTANTS, role)
-QUICK = FIRST[1:7:2]
+QUICK = first_of_each(MUTANTS, role)[1:7:2]
 """Some of them, as each takes seconds."""
+ALONE = {
+    "clips_each_micro_batch": "clipped-before-ranks",
+    "detached": "",
+    "own_means_logged": "",
+    "whole_counts_logged": "",
+}
+"""What a whole run names first of these instead, if anything; one check alone names the bug."""
+ROWS = golden()
 
 
 @pytest.mark.parametrize(
     "mutant",
     thorough_but(
-        MUTANTS,
+        [m for m in MUTANTS if m in QUICK or m.function in ALONE],
         QUICK.__contains__,
         ids=name,
         marks=covering,
-        each=29,
-        # Whole training steps take half a minute each; rows of the golden table have some.
-        always=lambda mutant: mutant in FIRST and mutant.engine != "train-step",
     ),
 )
 def test_a_mutant_is_killed_and_named(mutant: Mutant, executor: Executor) -> None:
@@ -60,6 +68,16 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, executor: Executor) -> Non
     # What is told first must be the cause, not a consequence of it.
     assert found[0][1] == mutant.bug, found
     assert not [f for f, d in told if contradicted(f, d, mutant.divisor)]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__.rpartition(".")[2])
+def test_every_mutant_is_killed_and_named_with_every_seed(family: ModuleType) -> None:
+    """Whole runs, as the golden table has them."""
+    for mutant in family.MUTANTS:
+        for seed in SEEDS:
+            row = ROWS[f"mutant {family.__name__.removeprefix('tests.')}:{mutant.function} {seed}"]
+            assert {found["code"] for found in row["findings"]} & set(mutant.codes), mutant
+            assert row["findings"][0]["bug"] == ALONE.get(mutant.function, mutant.bug), mutant
 
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
@@ -93,13 +111,13 @@ def test_every_bug_of_the_corpus_has_an_entry_and_every_entry_is_used_once() -> 
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__.rpartition(".")[2])
-def test_every_reducer_of_a_family_is_in_its_table(family: object) -> None:
-    mutants = {m.function for m in family.MUTANTS}  # type: ignore[attr-defined]
+def test_every_reducer_of_a_family_is_in_its_table(family: ModuleType) -> None:
+    mutants = {m.function for m in family.MUTANTS}
     right = {c.function for c in getattr(family, "CORRECT", ())}
     public = {n for n, v in vars(family).items() if callable(v) and _is_reducer(family, n, v)}
     assert public == mutants | right
 
 
-def _is_reducer(family: object, attribute: str, value: object) -> bool:
-    here = getattr(value, "__module__", None) == family.__name__  # type: ignore[attr-defined]
+def _is_reducer(family: ModuleType, attribute: str, value: object) -> bool:
+    here = getattr(value, "__module__", None) == family.__name__
     return here and not attribute.startswith("_") and attribute not in ("reduce_loss", "Hook")
