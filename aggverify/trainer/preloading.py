@@ -12,6 +12,9 @@ import msgspec
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import Assignment
 from aggverify.trainer.callables import offers
 
@@ -22,10 +25,11 @@ _SESSION = "aggverify.engines.emulated_session"
 def preload(module: ModuleType, given: str | None) -> None:
     """Import what the engine takes that is ``given``, or that the module names or brings along.
 
-    And let msgspec look at the fields of what ranks are sent, which it does once a process.
+    And read an assignment, as what is found out about types on the way is kept by the process.
     """
     import_module(_SESSION)
     msgspec.json.Decoder(Assignment)
+    Case.unpacked(Case(Step((Sample(1, (1,), 0, 0),)), Layout.trivial(1), (0.0,)).packed())
     name = given or _declared(module)
     steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
