@@ -146,6 +146,15 @@ def test_the_ranks_read_the_case_that_was_sent(case: Case) -> None:
     assert Case.unpacked(json.loads(json.dumps(case.packed()))) == case
 
 
+def test_a_step_with_other_losses_is_read_once() -> None:
+    step = parse_step("1/1101 1/11")
+    one = Case(step, Layout.trivial(2), (0.5,) * 6)
+    other = Case(step, Layout.trivial(2), (1.5,) * 6, "bfloat16")
+    read = [Case.unpacked(json.loads(json.dumps(case.packed()))) for case in (one, other)]
+    assert read == [one, other]
+    assert read[0].step is read[1].step
+
+
 def test_zeros_of_both_signs_and_nan_reach_the_ranks_as_they_are() -> None:
     step, layout = parse_step("1/1"), Layout.trivial(1)
     for loss in (0.0, -0.0, math.nan, math.inf):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggverify.checks.comparison import margin, scalar_mismatch, worst_weight
+from aggverify.checks.comparison import margin, scalar_mismatch, weighted_sum, worst_weight
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
@@ -153,6 +153,20 @@ def test_the_bound_of_the_scalar_is_of_what_was_added(
     assert off is not None
     assert (off.token, off.error, off.bound, off.exact) == (None, 2 * bound, bound, right)
     assert scalar_mismatch(subject(), case, right + bound, weights) is None
+
+
+@given(
+    st.lists(st.sampled_from([Fraction(0), Fraction(1, 3), Fraction(-2, 7)]), max_size=9), st.data()
+)
+def test_a_weighted_sum_is_the_exact_one_of_its_terms(
+    weights: list[Fraction], data: st.DataObject
+) -> None:
+    loss = st.floats(-1e300, 1e300)
+    losses = data.draw(st.lists(loss, min_size=len(weights), max_size=len(weights)))
+    weights = [w if data.draw(st.booleans()) else Fraction(w.numerator, w.denominator)
+               for w in weights]  # fmt: skip
+    terms = [w * Fraction(x) for w, x in zip(weights, losses, strict=True) if w and x]
+    assert weighted_sum(weights, losses) == (sum(terms), sum(map(abs, terms)), len(terms))
 
 
 def test_a_scalar_of_nothing_must_be_nothing() -> None:
