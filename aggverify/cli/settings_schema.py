@@ -7,7 +7,7 @@ schema for the whole file, and some of them refuse one that refers to another by
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.option_types import LONGEST, MOST_TEXTS, OptionType
 from aggverify.execution.options import Option
 from aggverify.execution.term_readings import TERM_READINGS
-from aggverify.oracles import FAMILIES, MODES, NAMES, OBJECTIVES, PAIRED
+from aggverify.oracles import FAMILIES, LEGACY, MODES, NAMES, OBJECTIVES, PAIRED
 from aggverify.oracles.objectives import NICKNAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
@@ -31,12 +31,14 @@ _KINDS = "|".join((*FAMILIES, *OBJECTIVES, *NICKNAMES))
 _MEMBER = rf"^({_KINDS})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 """A person's own engine; a schema cannot check whether it is one."""
+_SIZED = rf"^{LEGACY.name}\(([1-9][0-9]{{0,2}}|10[01][0-9]|102[0-4])\)$"
+"""With the samples of each micro-batch, of which there are 1,024 at most."""
 _TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[0].mode in MODES]
 _ENUM = list(dict.fromkeys([*MODES, *PAIRED, NONLINEAR, *_TAKEN]))
-_MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
+_OF_ROWS = [n for n, meanings in NAMES.items() if [m.mode for m in meanings] == [LEGACY.name]]
+"""Names of a mean over each micro-batch, a mode where ``micro_batch_size`` gives its samples."""
 _NAMES: dict[str, dict[str, Any]] = {
     "": {"type": "string", "minLength": 1, "maxLength": LONGEST},
-    "mode": _MODES,
     "convention": {"enum": ["auto", *CONVENTIONS.own, *ALIASES]},
     "engine": {"anyOf": [{"enum": list(ENGINES.own)}, {"type": "string", "pattern": _OBJECT}]},
     "claim": {"enum": list(FEATURES)},
@@ -79,7 +81,20 @@ def schema() -> dict[str, Any]:
                 },
             },
         },
+        # An adapter may name its modes otherwise.
+        "if": {"not": {"required": ["adapter"]}},
+        "then": {
+            "if": {"required": ["micro_batch_size"]},
+            "then": _modes([*_ENUM, *_OF_ROWS]),
+            "else": _modes(_ENUM),
+        },
     }
+
+
+def _modes(names: Sequence[str]) -> dict[str, Any]:
+    patterns = ({"type": "string", "pattern": pattern} for pattern in (_MEMBER, _SIZED))
+    known = {"anyOf": [{"enum": list(names)}, *patterns]}
+    return {"properties": {"mode": _one_or_several(known)}}
 
 
 def whole_file() -> dict[str, Any]:
@@ -104,11 +119,11 @@ def _values(option: Option) -> dict[str, Any]:
     if option.kind is OptionType.READINGS:
         terms = {"type": "object", "additionalProperties": {"enum": list(TERM_READINGS)}}
         return terms if option.key == "terms" else _readings()
-    names = _NAMES[option.names]
+    names = _NAMES.get(option.names, _NAMES[""])
     if option.kind is OptionType.TEXT:
         return names
     if option.kind is OptionType.TEXTS:
-        return {"anyOf": [names, {"type": "array", "items": names, "maxItems": MOST_TEXTS}]}
+        return _one_or_several(names)
     whole = LARGEST if option.kind is OptionType.INTEGER else None
     limits = {
         "minimum": option.least if option.least is not None else whole and -whole,
@@ -117,6 +132,10 @@ def _values(option: Option) -> dict[str, Any]:
     }
     known = {name: limit for name, limit in limits.items() if limit is not None}
     return {"type": _SIMPLE[option.kind], **known}
+
+
+def _one_or_several(names: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [names, {"type": "array", "items": names, "maxItems": MOST_TEXTS}]}
 
 
 def _readings() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import click
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aggverify
@@ -361,6 +361,12 @@ tables = st.dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from([*KEYS, "other"]), values | tables, max_size=2))
+@example({"adapter": "adapter.py", "mode": "its own"})
+@example({"micro_batch_size": 2, "mode": ["bnpo", "dapo"]})
+@example({"micro_batch_size": 2, "mode": "another"})
+@example({"mode": "bnpo"})
+@example({"mode": "token_mean_legacy(1024)"})
+@example({"mode": "token_mean_legacy(1025)"})
 def test_schema_and_reader_agree(given_values: dict[str, Any]) -> None:
     given_values.pop("report", None)  # formats are the command's to know
     fits = jsonschema.Draft202012Validator(SCHEMA).is_valid(given_values)
