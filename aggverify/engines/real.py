@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -107,9 +108,13 @@ class RealEngine(Usual):
         return session
 
 
-@cache
 def _installed(package: str) -> str | None:
     """Return its version, or None; kept, as its metadata is parsed anew each time it is asked."""
+    return _installed_in(tuple(sys.path), package)
+
+
+@cache
+def _installed_in(path: tuple[str, ...], package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

@@ -117,6 +117,17 @@ def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         usable("fsdp2")
 
 
+def test_what_is_installed_later_in_another_folder_is_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert real._installed("a-later-package") is None
+    about = tmp_path / "a_later_package-1.5.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: a-later-package\nVersion: 1.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert real._installed("a-later-package") == "1.5"
+
+
 def test_where_torch_no_longer_has_it_it_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
