@@ -37,8 +37,11 @@ _TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[
 _ENUM = list(dict.fromkeys([*MODES, *PAIRED, NONLINEAR, *_TAKEN]))
 _OF_ROWS = [n for n, meanings in NAMES.items() if [m.mode for m in meanings] == [LEGACY.name]]
 """Names of a mean over each micro-batch, a mode where ``micro_batch_size`` gives its samples."""
+_TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST}
 _NAMES: dict[str, dict[str, Any]] = {
-    "": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+    "": _TEXT,
+    # Editors and shells offer the names; which are taken depends on other settings.
+    "mode": {"anyOf": [{"enum": _ENUM}, _TEXT]},
     "convention": {"enum": ["auto", *CONVENTIONS.own, *ALIASES]},
     "engine": {"anyOf": [{"enum": list(ENGINES.own)}, {"type": "string", "pattern": _OBJECT}]},
     "claim": {"enum": list(FEATURES)},
@@ -119,7 +122,7 @@ def _values(option: Option) -> dict[str, Any]:
     if option.kind is OptionType.READINGS:
         terms = {"type": "object", "additionalProperties": {"enum": list(TERM_READINGS)}}
         return terms if option.key == "terms" else _readings()
-    names = _NAMES.get(option.names, _NAMES[""])
+    names = _NAMES[option.names]
     if option.kind is OptionType.TEXT:
         return names
     if option.kind is OptionType.TEXTS:
