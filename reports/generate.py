@@ -50,11 +50,11 @@ TARGETS = """Targets on two cores:
   within 1.3 x."""
 REMARKS = {
     "default_run.py": """\
-Remark of 2026-11-28, not measured anew. The figures above are of the commit `4da65a38`. It and the
-one after were run in turn on another machine, where both cores together are slower beside one
-`import torch`: without a library engine 5.4, 5.8, 5.9 and 5.8 x before, 5.1, 5.4, 5.7 and 5.5 x
-after, the fastest of five each. Under the library's engine: 8.3 and 7.0 x before, 8.0 and 6.5 x
-after.""",
+Remark of 2026-11-28, not measured anew. The figures above are of the commit `4da65a38`. It was run
+in turn with four stages of what came next, on a machine where both cores together are slower beside
+one `import torch`. Without a library engine: 5.4, 5.8, 5.9 and 5.8 x before, 5.1, 5.4, 5.7 and
+5.5 x after, the fastest of five each. Under the library's engine: 8.3 and 7.0 x before, 8.0 and
+6.5 x after.""",
     "pool.py": """\
 Remark of 2026-11-27, not measured anew. The pool was opened next to the one before several machines
 went over torch's own store (`f507d8a`). Both were asked in turn, twelve times each, medians: 0.98

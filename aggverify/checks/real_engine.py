@@ -24,7 +24,7 @@ from aggverify.steps.notation import parse_micro_batches, parse_step
 NAME = "holds_under_the_real_engine"
 CODE = "AGV413"
 MOST, MOST_WIDE = 20, 6
-"""Cases, and those of them on more than two ranks, which take twice the time and show no more."""
+"""Cases, and those of them on more than two ranks, which take twice the time."""
 _NARROW, _RANKS, _RANKS_IF_THOROUGH = 2, 4, 8
 _IDLE = (
     ("1/11 1/1; 2/111 1/00", "0 1 | 2 3"),

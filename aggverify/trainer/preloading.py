@@ -7,8 +7,6 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-import msgspec
-
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
@@ -25,11 +23,11 @@ _SESSION = "aggverify.engines.emulated_session"
 def preload(module: ModuleType, given: str | None) -> None:
     """Import what the engine takes that is ``given``, or that the module names or brings along.
 
-    And read an assignment, as what is found out about types on the way is kept by the process.
+    And read an assignment: what msgspec and Python find out about its types is then kept.
     """
     import_module(_SESSION)
-    msgspec.json.Decoder(Assignment)
-    Case.unpacked(Case(Step((Sample(1, (1,), 0, 0),)), Layout.trivial(1), (0.0,)).packed())
+    case = Case(Step((Sample(1, (1,), 0, 0),)), Layout.trivial(1), (0.0,))
+    Assignment.from_json(Assignment(case, "", "", "", None, None).to_json())
     name = given or _declared(module)
     steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):

@@ -207,9 +207,7 @@ MUTANTS = (
         "edge-token-dropped",
     ),
     Mutant("multiplied", 24, "SkyRL #1635", "token_mean", "sum", ("AGV123",), "multiply-by-mask"),
-    Mutant(
-        "kept_alive", 25, "slime, miles", "token_mean", "sum", ("AGV121", "AGV123"), "keep-alive"
-    ),
+    Mutant("kept_alive", 25, "slime, miles", "token_mean", "sum", ("AGV123",), "keep-alive"),
     Mutant("shifted", 33, "mlx-lm-lora #80", "sample_mean", "sum", ("AGV101",), "mask-shifted"),
     Mutant(
         "never_applied",

@@ -214,7 +214,7 @@ MUTANTS = (
         "Liger's dapo",
         "token_mean",
         "mean",
-        ("AGV101", "AGV201", *_LAYOUT),
+        ("AGV101", *_LAYOUT),
         "floor-after-division",
     ),
     Mutant(

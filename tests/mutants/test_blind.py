@@ -24,11 +24,9 @@ from aggverify.world import Pool
 from reports import power
 from tests.choosing import thorough_at_times, thorough_but
 from tests.corpus import blind
-from tests.corpus.judging import request
+from tests.corpus.judging import judged, request
 from tests.corpus.table import BLIND, RIGHT, WAVES, WRONG, Blind
 from tests.corpus.witness import Witness, run
-from tests.golden.rows import BY_DEFAULT
-from tests.golden.table import golden
 
 COUNTS = {
     "untuned": (46, 34),
@@ -51,7 +49,7 @@ PLAIN = Witness("1")
 """One token: what every reducer here is right on."""
 KINDS = ("zigzag", "contiguous", "gathered")
 FIRST = "untuned"
-"""The wave whose reducers have no witness, and are judged by whole runs instead."""
+"""The wave whose reducers have no witness, and are run as a whole instead."""
 WITNESSED = [entry for entry in WRONG if entry.witness is not None]
 
 
@@ -146,19 +144,19 @@ def test_a_right_one_is_right_on_every_witness(entry: Blind, shared_pool: Pool) 
     assert not _wrong(entry, tried, found)
 
 
-def test_the_first_wave_is_judged_rightly_but_for_what_is_missed() -> None:
-    """Whole runs, as the golden table has them: of the default profile where it has those."""
-    rows = golden()
-    for entry in BLIND:
-        if entry.wave == FIRST:
-            row = f"{entry.verdict} {entry.target.removeprefix('tests.')} 0"
-            found = rows.get(f"{row}{BY_DEFAULT}", rows[row])
-            told = any(
-                entry.is_cause(f["code"], f["bug"]) or f["code"] in entry.also
-                for f in found["findings"][-1:]
-            )
-            assert told is (entry.verdict == "wrong" and not entry.missed), entry.id
-            assert entry.verdict == "wrong" or found["exit"] == 0, entry.id
+@pytest.mark.parametrize(
+    "entry", thorough_at_times([e for e in WRONG if e.wave == FIRST], 60, ids=name)
+)
+def test_a_wrong_one_of_the_first_wave_is_found(entry: Blind, shared_pool: Pool) -> None:
+    exits, code, bug = judged(entry, 0, shared_pool)
+    assert (exits == 1 and entry.is_cause(code, bug)) is not bool(entry.missed), (exits, code, bug)
+
+
+@pytest.mark.parametrize(
+    "entry", thorough_at_times([e for e in RIGHT if e.wave == FIRST], 40, ids=name)
+)
+def test_a_right_one_of_the_first_wave_has_no_finding(entry: Blind, shared_pool: Pool) -> None:
+    assert judged(entry, 0, shared_pool) == (0, "", "")
 
 
 @pytest.mark.exhaustive
