@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import decode_replies, limits
 from aggverify.execution.assigned import assignment
 from aggverify.execution.budget import MAX_WORLD
-from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.executed import Execution, executed, reduced
+from aggverify.execution.kept import KeptExecutions, Submitted
 from aggverify.execution.retry_policy import RetryPolicy, doubtful
 from aggverify.execution.run_spec import (
     AGAINST,
@@ -32,7 +33,6 @@ from aggverify.execution.run_spec import (
 )
 from aggverify.execution.subject import Subject
 from aggverify.execution.trace_sampling import TraceSampling
-from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import GROUPS
@@ -43,36 +43,7 @@ if TYPE_CHECKING:
     from aggverify.world import Pending, Printed, Template
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """Cases that the ranks have been given."""
-
-    executions: Callable[[], list[Execution]]
-    """Waits for all of them."""
-    stumbles: Callable[[], bool]
-    """Waits for the first half of them; whether any of those came to no result."""
-
-
 NOTHING: Mapping[str, str] = {}
-SHARED_TOKENS = 1000
-"""Response tokens, at most, of a step whose result is kept."""
-MOST_SHARED = 4096
-"""Results that are kept, of all claims."""
-_Key = tuple[Step, Layout, str, bytes]
-
-
-def _key(case: Case) -> _Key:
-    """Key by the bytes of its losses: as numbers, 0.0 equals -0.0, and NaN not even itself."""
-    losses = np.array(case.losses, dtype=np.float64).tobytes()
-    return case.step, case.layout, case.dtype, losses
-
-
-def _is_bare(wanted: RunSpec) -> bool:
-    """Whether nothing is asked for but a case, and no large one."""
-    tokens = wanted.case.step.num_response_tokens
-    return tokens <= SHARED_TOKENS and wanted == RunSpec(wanted.case)
-
-
 _NOTES = count(1)
 """A new number for each subject, as ranks outlive one and note the lines of each apart."""
 _LOOK_EVERY = 0.5
@@ -97,7 +68,7 @@ class Executor:
         self._retry_policy = RetryPolicy()
         self._unfit: dict[int, str] = {}
         self._note, self._trace_sampling = next(_NOTES), TraceSampling()
-        self._known: dict[Claim, dict[_Key, Execution]] = {}
+        self._judged, self._diagnosed = KeptExecutions(), KeptExecutions()
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -132,7 +103,8 @@ class Executor:
     def begin(self) -> None:
         """Reset the time-out back-off and the lines that have run, before another subject."""
         self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
-        self._known.clear()
+        self._judged.clear()
+        self._diagnosed.clear()
         self._unfit.clear()
         self.printed.clear()
         self.calm()
@@ -187,23 +159,15 @@ class Executor:
 
         A bare case is taken to have one result: that it has is a check's own, which runs it twice.
         """
+        return self._judged.or_submitted(subject, list(map(as_run_spec, cases)), self.submit)
+
+    def diagnosed(self, subject: Subject, cases: Sequence[Case]) -> list[Execution]:
+        """Execute the cases, but those that were run for an earlier diagnosis of the subject.
+
+        Each finding is explained by a hundred of the same steps, in ranks that may be new for it.
+        """
         specs = list(map(as_run_spec, cases))
-        keys = [_key(t.case) if _is_bare(t) else None for t in specs]
-        kept = self._known.setdefault(subject.claim, {})
-        known = [None if key is None else kept.get(key) for key in keys]
-        left = [t for t, found in zip(specs, known, strict=True) if found is None]
-        rest = self.submit(subject, left)
-
-        def executions() -> list[Execution]:
-            new = iter(rest.executions())
-            done = [next(new) if found is None else found for found in known]
-            full = sum(map(len, self._known.values())) >= MOST_SHARED
-            for key, execution in zip(keys, done, strict=True):
-                if key is not None and execution.failure is None and not full:
-                    kept[key] = execution
-            return done
-
-        return Submitted(executions, rest.stumbles)
+        return self._diagnosed.or_submitted(subject, specs, self.submit).executions()
 
     def submit(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases."""
@@ -378,13 +342,16 @@ class Executor:
             for each in every:
                 each._cpu_seconds = None
 
-    def fresh(self) -> None:
-        """Replace every world, so that nothing of earlier cases can remain."""
-        self._template.restart_worlds()
-        self._known.clear()
+    def fresh(self, cases: Sequence[Case | RunSpec] = ()) -> None:
+        """Replace the worlds of these cases, or every world: nothing of earlier ones remains."""
+        specs = list(map(as_run_spec, cases))
+        self._template.restart_worlds({t.num_ranks for t in specs} or None)
+        self._judged.clear()
         self._retry_policy.doubt()
-        for other in self._others.values():
-            other.fresh()
+        for where, other in self._others.items():
+            theirs = [replace(t, where="") for t in specs if t.where == where]
+            if theirs or not specs:
+                other.fresh(theirs)
 
 
 _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {

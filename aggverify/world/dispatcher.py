@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -157,11 +157,12 @@ class Dispatcher:
         for world in self._worlds.values():
             world.links[0].output.read_rest()
 
-    def restart(self) -> None:
-        """Replace every world; jobs in flight run again."""
+    def restart(self, sizes: Collection[int] | None = None) -> None:
+        """Replace every world, or those of these sizes; jobs in flight run again."""
         self._known.clear()
-        for world in list(self._worlds.values()):
-            self._replace(world)
+        for key, world in list(self._worlds.items()):
+            if sizes is None or key.size in sizes:
+                self._replace(world)
 
     def unfinished(self) -> list[Task]:
         """Every task that has no outcome."""

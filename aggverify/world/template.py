@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -240,11 +240,11 @@ class Template:
         """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
         return self.submit(jobs).wait()
 
-    def restart_worlds(self) -> None:
-        """Replace every world, so that nothing of earlier jobs can remain."""
+    def restart_worlds(self, sizes: Collection[int] | None = None) -> None:
+        """Replace every world, or those of these sizes: nothing of earlier jobs remains there."""
         dispatcher = self._ready()
         try:
-            dispatcher.restart()
+            dispatcher.restart(sizes)
         except OSError:
             self._lost(dispatcher)
 

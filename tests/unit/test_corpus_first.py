@@ -11,7 +11,7 @@ import pytest
 
 from aggverify.checks import CHECKS, Check
 from aggverify.execution.claim import Claim
-from aggverify.execution.executor import Submitted
+from aggverify.execution.kept import Submitted
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.run.outcome.events import Phase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ class Ranks:
 
     def calm(self) -> None: ...
 
-    def restart_worlds(self) -> None: ...
+    def restart_worlds(self, sizes: Collection[int] | None = None) -> None: ...
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from aggverify.checks import CHECKS, Finding
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
-from aggverify.execution.executor import Executor, Submitted
+from aggverify.execution.executor import Executor
+from aggverify.execution.kept import Submitted
 from aggverify.generation.space import Space
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck

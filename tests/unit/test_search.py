@@ -9,7 +9,7 @@ import pytest
 
 from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
-from aggverify.execution.executor import Submitted
+from aggverify.execution.kept import Submitted
 from aggverify.generation.space import Space
 from aggverify.run.search.drawing import MAX_BATCH, draws, search
 from aggverify.run.search.pipeline import Running

@@ -60,8 +60,9 @@ def draws(space: Space, seed: int, layouts: int = LAYOUTS) -> Iterator[Case]:
         yield from new
 
 
-def _some(space: Space, seed: str, layouts: int) -> list[Case]:
-    """Draw the cases of STEPS steps."""
+@lru_cache(maxsize=64)
+def _some(space: Space, seed: str, layouts: int) -> tuple[Case, ...]:
+    """Draw the cases of STEPS steps, once for all who ask."""
     found: list[Case] = []
     # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
     configured = settings(
@@ -80,7 +81,7 @@ def _some(space: Space, seed: str, layouts: int) -> list[Case]:
 
     with seeded(seed):
         configured(given(related(space, layouts))(keep))()
-    return found
+    return tuple(found)
 
 
 def search(

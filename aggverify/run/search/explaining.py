@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, islice
 
 import numpy as np
 from msgspec import structs
@@ -75,12 +76,12 @@ def explain(
     finding: Finding,
     executor: Executor,
     own: Sequence[Case],
-    others: Sequence[Case] = (),
+    others: Callable[[], Iterable[Case]] = tuple,
 ) -> Diagnosis | None:
     """Diagnose a finding.
 
-    ``own`` are the cases of the check that made it, ``others`` more like these, on which a formula
-    may be tried.
+    ``own`` are the cases of the check that made it, ``others`` gives more like these, on which a
+    formula may be tried; they are drawn as it is.
     """
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # the finding's message has all that is known
@@ -98,8 +99,9 @@ def explain(
         return found or explain_term(subject, finding, executor, own)
     if subject.objective is not None and shown and how is Diagnosed.WEIGHTS:
         resting = replace(finding, case=at_rest(finding.case))
-        cases = (list(map(at_rest, each)) for each in (own, others))
-        if (found := _weights(subject, resting, executor, *cases)) is not None:
+        mine = list(map(at_rest, own))
+        found = _weights(subject, resting, executor, mine, lambda: map(at_rest, others()))
+        if found is not None:
             return _in_words(found, "with all inputs 0, divided by the slope there: ")
     if subject.nonlinear and shown:
         return _nonlinear(subject, finding, executor, own)
@@ -132,7 +134,7 @@ def _weights(
     finding: Finding,
     executor: Executor,
     own: Sequence[Case],
-    same_layout: Sequence[Case],
+    same_layout: Callable[[], Iterable[Case]],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     fitting = _stored(subject)
@@ -153,8 +155,8 @@ def _weights(
         diagnosis = diagnose(judged, finding, _tiers(finding, found, mine))
         if diagnosis is None or diagnosis.form is None:
             return diagnosis
-        tried = _foretold_wrong(judged, diagnosis.form, (*same_layout, *others))
-        new = [case for case in tried if _double(case) not in found][:_TRIED]
+        tried = _foretold_wrong(judged, diagnosis.form, chain(same_layout(), others))
+        new = list(islice((case for case in tried if _double(case) not in found), _TRIED))
         seen = _observe(subject, executor, new)
         if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
             return diagnosis
@@ -320,7 +322,7 @@ def _observe(
 ) -> dict[Case, WeightObservation]:
     """Run the cases and their trivial layouts in float64; what does not finish is left out."""
     distinct = _wanted(subject, cases)
-    done = dict(zip(distinct, executor.run(subject, distinct), strict=True))
+    done = dict(zip(distinct, executor.diagnosed(subject, distinct), strict=True))
     found = {}
     for case, execution in done.items():
         seen = _observed(subject, execution, done[case.trivial])

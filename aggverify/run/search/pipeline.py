@@ -9,7 +9,7 @@ from aggverify.checks import Finding
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
-from aggverify.execution.executor import Submitted
+from aggverify.execution.kept import Submitted
 from aggverify.steps.case import Case
 
 JudgeCases = Callable[[Sequence[Case]], Sequence[Finding | None]]

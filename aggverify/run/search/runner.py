@@ -18,7 +18,7 @@ from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
-from aggverify.execution.run_spec import as_run_spec
+from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
@@ -195,10 +195,14 @@ class CheckRun:
 
     def judge_again(self, case: Case) -> Finding | None:
         """Execute what confirms a finding on that case, and judge it."""
-        confirming = self.check.confirming
-        if confirming is None:
+        if self.check.confirming is None:
             return self.judge(case)
-        return self.check.judge(self.subject, self.executor.run(self.subject, confirming(case)))
+        again = self.executor.run(self.subject, self.confirming(case))
+        return self.check.judge(self.subject, again)
+
+    def confirming(self, case: Case) -> tuple[Case | RunSpec, ...]:
+        """Return what is run to confirm a finding on that case."""
+        return (self.check.confirming or self.check.variants)(case)
 
     def findings(self, cases: Sequence[Case]) -> list[Finding | None]:
         """Execute the variants of all these cases and judge them, one finding or None each."""

@@ -5,8 +5,9 @@ Its case in fresh worlds, observations for the diagnosis, and the case with each
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -21,17 +22,18 @@ from aggverify.execution.run_spec import as_run_spec
 from aggverify.model import Suspect
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.dedup import same_failure
-from aggverify.run.search.drawing import drawn
+from aggverify.run.search.drawing import draws
 from aggverify.run.search.explaining import explain
 from aggverify.run.search.failing import failure, skipped
 from aggverify.run.search.locating import located
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 from aggverify.run.search.runner import CheckRun
+from aggverify.steps.case import Case
 
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
 DRAWN, HELD_OUT = 160, 24
-"""Cases drawn for a diagnosis, and how many of them it must hold on as on the check's own."""
+"""Cases drawn for a diagnosis at most, and how many it must hold on as on the check's own."""
 RUNS = 24
 """How often a step whose failure has not come back is run, to report how often it fails."""
 
@@ -116,7 +118,7 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
     """Return what is found on the finding's case in fresh worlds."""
-    run.executor.fresh()
+    run.executor.fresh(run.confirming(finding.case))
     with run.executor.patient():
         return run.judge_again(finding.case)
 
@@ -196,5 +198,10 @@ def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
     if run.check.stored is not None:
         own = [case for case in own if case.step.num_response_tokens <= SHORT]
         space = replace(space, lengths=(), holes=False)
-    more = drawn(space, DRAWN, run.subject.claim.seed) if run.check.only is None else []
-    return explain(run.subject, finding, run.executor, [*own, *more[:HELD_OUT]], more)
+    most = DRAWN if run.check.only is None else 0
+
+    def more() -> Iterator[Case]:
+        return islice(draws(space, run.subject.claim.seed), most)
+
+    own += islice(more(), HELD_OUT)
+    return explain(run.subject, finding, run.executor, own, more)
