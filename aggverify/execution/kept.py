@@ -1,4 +1,4 @@
-"""Cases that ranks have been given, and executions kept for whoever asks for the same ones."""
+"""Cases that ranks have been given, and executions that are kept for those that ask again."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,8 @@ class Thread:
     That is its state, how often it was switched to, seconds it had a processor and seconds it was
     runnable, running or waiting for one.
 
-    ``ticks``: whether it wakes by itself, however long nothing happens.
+    ``ticks``: whether it wakes by itself, however long nothing happens. ``timed``: whether it is
+    seen to sleep until a time, as one that polls does.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Thread:
     used: float
     runnable: float
     ticks: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,19 @@ class Look:
         return any(thread.state in b"RD" for thread in self.threads)
 
     @property
-    def awake(self) -> bool:
-        """As ``running``, of the threads that do not wake by themselves."""
-        return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
-
-    @property
     def switches(self) -> list[tuple[int, int]]:
         """Per thread, how often it was switched to; 0 for those that wake by themselves."""
         return [(each.number, 0 if each.ticks else each.switched) for each in self.threads]
+
+    def but_for(self, polling: Container[int]) -> Look:
+        """Return it with these threads, by number, among those that wake by themselves."""
+        threads = (replace(t, ticks=t.ticks or t.number in polling) for t in self.threads)
+        return replace(self, threads=tuple(threads))
+
+    @property
+    def awake(self) -> bool:
+        """As ``running``, of the threads that do not wake by themselves."""
+        return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
 
 
 def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
@@ -117,7 +124,8 @@ def _threads(pid: int, ticking: Set[bytes]) -> list[Thread]:
             folder = f"/proc/{pid}/task/{task}"
             if (stat := _stat(folder)) is not None:
                 scheduled, ticks = _scheduled(folder), stat.name in ticking
-                found.append(Thread(int(task), stat.state, *scheduled, ticks))
+                timed = bool(ticking) and not ticks and stat.state == b"S" and _is_timed(folder)
+                found.append(Thread(int(task), stat.state, *scheduled, ticks, timed))
     return found
 
 
@@ -131,6 +139,14 @@ def _scheduled(folder: str) -> tuple[int, float, float]:
         switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
         # For how long is not known: ranks that poll are then ended by the limit on silence.
         return switched, math.inf, math.inf
+
+
+def _is_timed(folder: str) -> bool:
+    """Whether a sleeping thread sleeps until a time; False where the kernel does not show it."""
+    try:
+        return b"nanosleep" in _read(f"{folder}/wchan")
+    except OSError:
+        return False
 
 
 def _load() -> float:

@@ -13,7 +13,8 @@ tenth of a second all their threads together were runnable for less than a fifth
 A backend's own threads may wake by themselves, however long nothing happens. On a machine with much
 to do they wait for a processor each time, so that a look without any runnable thread is rare. Where
 no other thread has been switched to for a while (longer on a busy machine), and each of these many
-times, what they used of a processor shows it: next to nothing, if nothing has come.
+times, what they used of a processor shows it: next to nothing, if nothing has come. So it is with
+threads that are seen, again and again, to sleep until a time: they poll, and find nothing.
 
 Reading every thread of eight ranks takes milliseconds, so a glance comes first: while the main
 thread of any of them runs, no more is read.
@@ -21,11 +22,12 @@ thread of any of them runs, no more is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from aggverify.world.process_inspector import HERE, ProcessInspector
-from aggverify.world.processes import Look
+from aggverify.world.processes import Look, Thread
 
 _QUIET_LOOKS = 3
 _MOST_QUIET_LOOKS = 30
@@ -33,6 +35,9 @@ _POLL_SECONDS = 0.1
 _POLL_SHARE = 0.2
 _TURNS = 10
 """Wake-ups of a thread that wakes by itself, in each of which it would see what has come."""
+_TIMED, _TURN = 0.1, 0.0003
+"""Share of the looks that must see a thread which polls asleep until a time, and seconds it may use
+at each wake-up. One that works has been seen so before, but is not now, or uses more."""
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
 
@@ -51,21 +56,50 @@ class _Ticks:
 
     first: Look | None = None
     since: float = 0.0
+    _polling: Counter[int] = field(default_factory=Counter)
+    """By number of a thread that has been seen to sleep until a time: how often since ``first``."""
+    _looks: int = 0
+
+    def progress(self) -> None:
+        """Begin anew."""
+        self.first = None
+        self._polling.clear()
 
     def alone(self, seen: Look, now: float) -> bool:
         """Add a look; True when these have had their turns, and did next to nothing with them."""
-        first = self.first
-        if seen.glance or seen.awake or first is None or seen.switches != first.switches:
-            self.first, self.since = None if seen.glance or seen.awake else seen, now
+        self._polling.update(thread.number for thread in seen.threads if thread.timed)
+        first, seen = self.first, seen.but_for(self._polling)
+        if seen.glance:
+            self.first = None if seen.awake else first
             return False
-        pairs = [(a, b) for a, b in zip(first.threads, seen.threads, strict=True) if b.ticks]
+        self._looks += 1
+        if seen.awake or first is None or seen.switches != first.but_for(self._polling).switches:
+            self._begin(None if seen.awake else seen, now)
+            return False
+        both = zip(first.threads, seen.threads, strict=True)
+        pairs = [(a, b) for a, b in both if b.ticks and not self._sleeps(a, b)]
         took = now - self.since
         if took < _POLL_SECONDS * _looks_needed(seen.load) / _QUIET_LOOKS:
             return False
         if any(b.switched - a.switched < _TURNS for a, b in pairs):
             return False
-        self.first, self.since = seen, now
-        return sum(b.used - a.used for a, b in pairs) <= _POLL_SHARE * took  # NaN: False
+        works = any(
+            self._polling[b.number] < _TIMED * self._looks
+            or b.used - a.used > _TURN * (b.switched - a.switched)
+            for a, b in pairs
+            if b.number in self._polling
+        )
+        self._begin(seen, now)
+        return not works and sum(b.used - a.used for a, b in pairs) <= _POLL_SHARE * took
+
+    def _sleeps(self, then: Thread, now: Thread) -> bool:
+        """Whether a thread that has polled before has slept all this time."""
+        is_asleep = now.state == b"S" and now.switched == then.switched
+        return is_asleep and now.number in self._polling
+
+    def _begin(self, first: Look | None, now: float) -> None:
+        self.first, self.since, self._looks = first, now, 0
+        self._polling = Counter(dict.fromkeys(self._polling, 0))
 
 
 @dataclass(slots=True)
@@ -123,7 +157,8 @@ class Watchdog:
         self.since = now
         self.next_look = now + self.patience
         self._quiet = 0
-        self._window.first = self._ticks.first = self._last = None
+        self._window.first = self._last = None
+        self._ticks.progress()
         self._pause = LOOK_EVERY
         self._cpu.clear()
         self._roots.clear()

@@ -165,6 +165,17 @@ def main(turns: int = 0) -> Callable[[int], Thread]:
     return lambda n: Thread(MAIN, b"S", turns * n, 0.0, 0.0)
 
 
+def polls(used: float, *, often: int = 2000) -> Callable[[int], Thread]:
+    """Of its first looks every third sees it asleep until a time; all others, waiting to run."""
+
+    def seen(n: int) -> Thread:
+        timed = n < often and n % 3 == 0
+        state = b"S" if timed else b"R"
+        return Thread(MAIN, state, n, used * n, 0.004 * n, timed=timed)
+
+    return seen
+
+
 @pytest.mark.parametrize(
     ("main", "loop", "blocked"),
     [
@@ -173,6 +184,15 @@ def main(turns: int = 0) -> Callable[[int], Thread]:
         pytest.param(main(), loop(0.0, turns=0), False, id="it had no turn"),
         pytest.param(main(), loop(math.nan), False, id="what it used is not known"),
         pytest.param(main(turns=1), loop(0.0001), False, id="another one was switched to"),
+        pytest.param(polls(0.00002), loop(0.0001), True, id="another one polls"),
+        pytest.param(polls(0.0005), loop(0.0001), False, id="another one works between sleeps"),
+        pytest.param(polls(0.00002, often=30), loop(0.0001), False, id="another one polled before"),
+        pytest.param(
+            lambda n: polls(0.00002)(n) if n == 3 else main(turns=0)(n),
+            loop(0.0001),
+            True,
+            id="another one polled before, and waits now",
+        ),
         pytest.param(
             lambda n: replace(main()(n), state=b"R"), loop(0.0001), False, id="another one is awake"
         ),
