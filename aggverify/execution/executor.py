@@ -161,7 +161,7 @@ class Executor:
         """
         return self._judged.or_submitted(subject, list(map(as_run_spec, cases)), self.submit)
 
-    def diagnosed(self, subject: Subject, cases: Sequence[Case]) -> list[Execution]:
+    def diagnosed(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> list[Execution]:
         """Execute the cases, but those that were run for an earlier diagnosis of the subject.
 
         Each finding is explained by a hundred of the same steps, in ranks that may be new for it.

@@ -12,7 +12,6 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Step
-from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 MOST_TOKENS = 1000
@@ -31,7 +30,7 @@ class Submitted:
     """Waits for the first half of them; whether any of those came to no result."""
 
 
-_Key = tuple[Step, Layout, str, bytes]
+_Key = tuple[Step, Layout, str, bytes, bool]
 
 
 @dataclass(slots=True)
@@ -52,7 +51,7 @@ class KeptExecutions:
     ) -> Submitted:
         """Submit those that are not kept; the others have their executions already."""
         kept = self._kept.setdefault(subject.claim, {})
-        keys = [_key(t.case) if _is_bare(t) else None for t in specs]
+        keys = [_key(t) if _is_bare(t) else None for t in specs]
         known = [None if key is None else kept.get(key) for key in keys]
         left = [t for t, found in zip(specs, known, strict=True) if found is None]
         rest = submit(subject, left)
@@ -69,13 +68,14 @@ class KeptExecutions:
         return Submitted(executions, rest.stumbles)
 
 
-def _key(case: Case) -> _Key:
+def _key(wanted: RunSpec) -> _Key:
     """Key by the bytes of its losses: as numbers, 0.0 equals -0.0, and NaN not even itself."""
+    case = wanted.case
     losses = np.array(case.losses, dtype=np.float64).tobytes()
-    return case.step, case.layout, case.dtype, losses
+    return case.step, case.layout, case.dtype, losses, wanted.noted
 
 
 def _is_bare(wanted: RunSpec) -> bool:
-    """Whether nothing is asked for but a case, and no large one."""
+    """Whether nothing is asked for but a case, and its lines; and no large one."""
     tokens = wanted.case.step.num_response_tokens
-    return tokens <= MOST_TOKENS and wanted == RunSpec(wanted.case)
+    return tokens <= MOST_TOKENS and wanted == RunSpec(wanted.case, noted=wanted.noted)

@@ -59,7 +59,7 @@ def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectru
     """
     variants = [[replace(as_run_spec(each), noted=True) for each in run.check.variants(case)]
                 for case in cases]  # fmt: skip
-    rest = iter(run.executor.run(run.subject, list(chain.from_iterable(variants))))
+    rest = iter(run.executor.diagnosed(run.subject, list(chain.from_iterable(variants))))
     found = []
     for each in variants:
         mine = [next(rest) for _ in each]
