@@ -88,6 +88,8 @@ def _check_rejection(original: bytes, mask: bytes) -> None:
 
 
 def _integer(name: str, value: object) -> int:
+    if type(value) is int and value >= 0:  # nearly all: asking for kinds of numbers takes longer
+        return value
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise OracleError(f"{name} must be a non-negative integer, got {value!r:.200}")
     return int(value)
@@ -263,11 +265,11 @@ _known_sample = lru_cache(maxsize=4096, typed=True)(_sample)
 
 
 def _bits(text: object) -> bytes:
-    if (pairs := runs(text)) is not None:
-        bad = [bit for bit, _ in pairs if type(bit) is not int or bit not in (0, 1)]
-        if bad:
-            raise OracleError(f"a mask holds 0 and 1 only, got {bad[0]!r:.80}")
-        return b"".join(bytes((bit,)) * count for bit, count in pairs)
-    if not isinstance(text, str) or text.strip("01"):
+    if isinstance(text, str) and not text.strip("01"):
+        return text.encode().translate(_FROM_TEXT)
+    if (pairs := runs(text)) is None:
         raise OracleError(f"a mask is a text of 0 and 1, got {text!r:.200}")
-    return text.encode().translate(_FROM_TEXT)
+    bad = [bit for bit, _ in pairs if type(bit) is not int or bit not in (0, 1)]
+    if bad:
+        raise OracleError(f"a mask holds 0 and 1 only, got {bad[0]!r:.80}")
+    return b"".join(bytes((bit,)) * count for bit, count in pairs)
