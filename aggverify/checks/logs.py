@@ -140,6 +140,15 @@ def _of_the_objective(
     )
 
 
+def logged_value(subject: Subject, ran: Execution) -> Fraction | None:
+    """Return what is logged as the objective, merged as its trainer does; None where nothing is."""
+    own = merged_logs.applies(subject)
+    if ran.failure is not None or not ran.logs:
+        return None
+    key = merged_logs.objective(ran) if own else OBJECTIVE
+    return None if key is None or not (own or _has(key, ran)) else _value(subject, ran, key)
+
+
 def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
     """Return what is logged, merged as its trainer does; None where it is not finite."""
     own = merged_logs.applies(subject)

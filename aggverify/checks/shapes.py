@@ -15,7 +15,7 @@ from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import MOST_MICRO_BATCHES, shaped
-from aggverify.generation.shapes import LONG
+from aggverify.generation.shapes import LONG, crowded
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, dimensions
@@ -50,7 +50,9 @@ def stored(subject: Subject) -> Sequence[Case]:
     """Return the listed cases, as many of each shape as the profile has time for."""
     most = subject.claim.budget.shapes
     found = subject.found
-    cases = shaped(space(subject), found.constants, most, found.dtypes)
+    own = space(subject)
+    cases = shaped(own, found.constants, most, found.dtypes)
+    cases = (*cases, *filter(None, [crowded(own)]))
     return list(filter(_is_for_any, cases)) if subject.nonlinear else cases
 
 

@@ -224,6 +224,12 @@ def ids(space: Space) -> Iterator[Case | None]:
             yield case and replace(case, step=named(case.step, ids))
 
 
+def crowded(space: Space) -> Case | None:
+    """Return ten prompts whose ids share their low bits: few tables look for so many places."""
+    case = Builder(space).case((b"\1\1\1", b"\1", holed(5), b"\1\1") * 5)
+    return case and replace(case, step=named(case.step, lambda i, n: 1024 * i))
+
+
 def degenerate(space: Space) -> Iterator[Case | None]:
     """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many.
 

@@ -66,7 +66,7 @@ def test_a_reducer_is_right_under_the_usual_engine_with_an_objective_too(
     engine = SimpleNamespace(deviates=SimpleNamespace(usual=["usual"]))
     subject = SimpleNamespace(objective=objective, engine=engine)
     subject.under = lambda name: subject
-    executor = SimpleNamespace(run=lambda subject, cases: list(cases))
+    executor = SimpleNamespace(diagnosed=lambda subject, cases: list(cases))
     cases = list(hard_cases()[:4])
     found = explaining._right_usually(subject, executor, [*map(explaining.at_rest, cases), *cases])  # type: ignore[arg-type]
     assert found == "usual"

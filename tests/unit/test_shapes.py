@@ -241,6 +241,11 @@ def test_each_shape_is_there_at_its_size() -> None:
     assert any(s.response_length >= 30 for s in few)
 
 
+def test_prompts_whose_ids_share_low_bits_are_more_than_a_table_looks_for() -> None:
+    ids = [sorted(case.step.groups) for case in stored(PLAIN) if case.step.num_groups == 10]
+    assert [0, *range(1024, 10 * 1024, 1024)] in ids
+
+
 def test_every_profile_has_a_share_of_every_shape() -> None:
     for profile in PROFILES.values():
         assert profile.shapes.keys() == {CONSTANTS, *FAMILIES, virtual.SHAPE}

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import structs
 
 from aggverify.checks import Finding, clipping
+from aggverify.checks.logs import OTHER_LOSS
 from aggverify.checks.nonlinear import SELECTION
 from aggverify.checks.spaces import spread
 from aggverify.codes import Diagnosed
@@ -57,6 +58,7 @@ from aggverify.generation.catalogue import (
     unit_case,
 )
 from aggverify.oracles.objectives import at
+from aggverify.run.search.explaining_logs import explain_log
 from aggverify.run.search.explaining_terms import explain_term
 from aggverify.run.search.failing import failure
 from aggverify.steps.case import Case
@@ -94,6 +96,8 @@ def explain(
         finding = _with_one_sign(subject, finding, executor, own)
     if finding.code == SELECTION:  # by a statistic of the values, or among them
         return recognised(subject, finding, *_at_hand(subject, finding.case, executor))
+    if finding.code == OTHER_LOSS:
+        return recognised(subject, finding) or explain_log(subject, finding, executor)
     if how is Diagnosed.SYMPTOM or finding.term is not None:
         found = recognised(subject, finding)
         return found or explain_term(subject, finding, executor, own)

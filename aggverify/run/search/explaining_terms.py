@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks import Finding
+from aggverify.checks import Finding, linearity
 from aggverify.checks.spaces import spread
-from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose_term
+from aggverify.codes import Symptom
+from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose_term, recognised
 from aggverify.diagnosis.observation import Array
 from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec
@@ -18,6 +19,9 @@ from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.generation.catalogue import grid, hard_cases, unit_case
 from aggverify.steps.case import Case
+
+_MOST = 1000
+"""Response tokens of a step, at most, that is run with other losses."""
 
 
 def explain_term(
@@ -48,7 +52,23 @@ def explain_term(
     seen = list(_observations(ran, float(unit[0]), reading))
     kind = finding.case.layout.cp_kind
     same_kind = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
-    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, same_kind)
+    found = diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, same_kind)
+    return found or _by_the_losses(subject, finding, executor)
+
+
+def _by_the_losses(subject: Subject, finding: Finding, executor: Executor) -> Diagnosis | None:
+    """Return a diagnosis where, on that very step, weights of the losses depend on their values.
+
+    The term was seen next to losses of 0.
+    """
+    case = replace(finding.case.trivial, dtype="float64")
+    if case.step.num_response_tokens > _MOST:
+        return None
+    ran = executor.run(subject, linearity.variants(case))
+    found = linearity.judge(subject, ran)
+    if found is None or found.code != linearity.NOT_LINEAR:
+        return None
+    return recognised(subject, finding, Symptom.NOT_LINEAR)
 
 
 def _observations(
