@@ -41,10 +41,13 @@ class Ranks:
     given: list[Job] = field(default_factory=list)
     printed: Printed = field(default_factory=Printed)
     cpu_seconds: float = 4.0
+    restarted: list[Collection[int] | None] = field(default_factory=list)
+    """The sizes of worlds, at each time that they were."""
 
     def calm(self) -> None: ...
 
-    def restart_worlds(self, sizes: Collection[int] | None = None) -> None: ...
+    def restart_worlds(self, sizes: Collection[int] | None = None) -> None:
+        self.restarted.append(sizes)
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         @dataclass(frozen=True)
@@ -212,6 +215,31 @@ def test_a_bare_case_is_run_once_for_all_its_judges_until_ranks_are_fresh() -> N
         forget()
         executor.shared(SUBJECT, [CASE]).executions()
         assert executor.executed == before + 1
+
+
+def test_a_case_of_several_diagnoses_is_run_once_for_a_subject() -> None:
+    """In fresh ranks too; with its lines, which are not noted for a bare one, once more."""
+    data = Answer((0.25,), (1,), checksum=7).to_json()
+    executor = Executor(Ranks(Replies((Reply(data, bytes(24)), Reply(data, b"")))))  # type: ignore[arg-type]
+    executor.shared(SUBJECT, [CASE]).executions()
+    for wanted in (CASE, RunSpec(CASE, noted=True)):
+        before = executor.executed
+        [first] = executor.diagnosed(SUBJECT, [wanted])
+        executor.fresh([CASE])
+        [again] = executor.diagnosed(SUBJECT, [wanted])
+        assert first is again and executor.executed == before + 1
+    executor.begin()
+    assert executor.diagnosed(SUBJECT, [CASE])[0] is not first
+
+
+def test_only_the_worlds_of_cases_are_made_fresh_and_their_ranks_of_another_kind() -> None:
+    ranks, real, launched = (Ranks(RAN_AWAY) for _ in range(3))
+    executor = Executor(ranks)  # type: ignore[arg-type]
+    executor._others = {REAL: Executor(real), LAUNCHED: Executor(launched)}  # type: ignore[arg-type]
+    executor.fresh([CASE.trivial, RunSpec(CASE, where=REAL)])
+    assert (ranks.restarted, real.restarted, launched.restarted) == ([{1, 2}], [{2}], [])
+    executor.fresh()
+    assert (ranks.restarted[1:], real.restarted[1:], launched.restarted) == ([None],) * 3
 
 
 def test_a_failure_is_not_kept() -> None:

@@ -145,3 +145,8 @@ def test_half_of_the_stream_has_something_fully_masked() -> None:
         case in replace(spread(PLAIN, cp=8, micro_batches=4, min_units=1), empty_samples=True)
         for case in some
     )
+
+
+def test_steps_are_drawn_once_for_all_who_ask() -> None:
+    first, again = (next(draws(Space(max_dp=2), 12345)) for _ in range(2))
+    assert first is again

@@ -80,6 +80,16 @@ def test_worlds_live_on_and_fresh_ones_are_made_on_demand(play: Template) -> Non
     assert not set(pids()) & set(before)
 
 
+def test_worlds_of_other_sizes_live_on(play: Template) -> None:
+    def pids() -> list[set[object]]:
+        outcomes = play.run([job("nothing", size) for size in (1, 2, 3)])
+        return [{data["pid"] for data in replies(outcome)} for outcome in outcomes]
+
+    before = pids()
+    play.restart_worlds({1, 3})
+    assert [old == new for old, new in zip(before, pids(), strict=True)] == [False, True, False]
+
+
 def test_a_fresh_job_is_run_by_new_ranks_and_other_worlds_go_on(play: Template) -> None:
     one, two = job("nothing", 1), job("nothing", 2)
     fresh = replace(two, fresh=True)

@@ -90,6 +90,15 @@ def test_at_work(python: Run, what: str) -> None:
     assert not watched(python(AT_WORK[what]), 0.5)
 
 
+def test_who_sleeps_until_a_time_is_seen_to(python: Run) -> None:
+    timed, waits = python(BLOCKED["sleeps"]), python("import threading; threading.Event().wait()")
+    while any(look([pid]).running for pid in (timed, waits)):
+        time.sleep(0.01)
+    seen = look([timed, waits], frozenset({b"loop"}))
+    assert [t.number for t in seen.threads if t.timed] == [timed]
+    assert not any(t.timed for t in look([timed]).threads), "of no use without threads that tick"
+
+
 def test_processor_time_is_counted_with_children(python: Run) -> None:
     pid = python(AT_WORK["computes in a child"])
     watchdog = Watchdog(0)
