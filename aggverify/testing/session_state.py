@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,15 +72,41 @@ class SessionState:
         Raises AggverifyError where nothing can be judged. Cases that earlier runs have stored come
         first; counterexamples are stored.
         """
+        if not self._is_known(cell, waits=False):
+            # Another process is at it: meanwhile this one begins what tests to come will ask for.
+            others = (other for other in self._to_come() if self._is_known(other, waits=False))
+            if not any(self._is_known(cell, waits=False) for _ in others):
+                self._is_known(cell, waits=True)
+        known = self._known[cell.run_key]
+        if isinstance(known, str):
+            raise AggverifyError(known)
+        return known
+
+    def _is_known(self, cell: ConformanceCell, *, waits: bool) -> bool:
+        """Whether there is what came of the cell's run, which is run here if no process is at it.
+
+        ``waits``: for one that is.
+        """
         key = cell.run_key
         if key not in self._known:
             # Where something else than our own errors ends it, no test begins it again.
             self._known[key] = "its run was stopped before there was a verdict"
-            self._known[key] = once(key, self._shared, lambda: self._verified(cell))
-        known = self._known[key]
-        if isinstance(known, str):
-            raise AggverifyError(known)
-        return known
+            found = once(key, self._shared, lambda: self._verified(cell), waits=waits)
+            if found is None:
+                del self._known[key]
+                return False
+            self._known[key] = found
+        return True
+
+    def _to_come(self) -> Iterator[ConformanceCell]:
+        """Yield a test of each run that is not known here; one that runs no stored case instead."""
+        for key, cells in list(self._selected.items()):
+            mine = (c for c in cells if not self._is_expected_to_fail(c))
+            if key not in self._known and (first := next(mine, None)) is not None:
+                yield first
+
+    def _is_expected_to_fail(self, cell: ConformanceCell) -> bool:
+        return bool(expected_failures.of(cell, self._root, self._report_dir))
 
     def again(self, cell: ConformanceCell, stored: StoredCase, reason: str) -> Verdict:
         """Return the verdict of the cell's check on one stored case, whose finding is accepted.
@@ -125,7 +151,7 @@ class SessionState:
         names = {cell.check} | {
             each.check
             for each in self._selected[cell.run_key]
-            if not expected_failures.of(each, self._root, self._report_dir)
+            if not self._is_expected_to_fail(each)
         }
         return [each for each in installed() if each.name in names]
 

@@ -84,6 +84,37 @@ def test_workers_share_one_run_of_each_reducer(suite: Suite, dist: str) -> None:
     assert left(made) == ""
 
 
+TIMED = """
+import pathlib, time
+
+from aggverify.testing.session_state import SessionState
+
+verified = SessionState._verified
+
+def timed(state, cell):
+    began = time.time()
+    found = verified(state, cell)
+    with pathlib.Path(__file__).with_name("runs").open("a") as file:
+        file.write(f"{began} {time.time()}\\n")
+    return found
+
+SessionState._verified = timed
+"""
+
+
+@pytest.mark.thorough
+def test_a_worker_that_would_wait_for_a_run_begins_another_one(suite: Suite) -> None:
+    modes = "['token_mean', 'sample_mean', 'prompt_mean']"
+    made = suite(f"test_it = aggverify.conformance('right.py', modes={modes}, max_examples=2)")
+    made.makeconftest(TIMED)
+    ran = made.runpytest_subprocess("-n", "2", "--dist", "load", "-p", "no:randomly")
+    assert ran.parseoutcomes()["passed"] > 15, ran.stdout.str()
+    runs = sorted(map(str.split, (made.path / "runs").read_text().splitlines()))
+    assert len(runs) == 3, "each mode is run once"
+    (_, ended), (began, _), _ = runs
+    assert float(began) < float(ended), "two at a time"
+
+
 @pytest.mark.exhaustive
 def test_a_worker_that_dies_is_replaced(suite: Suite) -> None:
     made = suite(DIES, RIGHT)
