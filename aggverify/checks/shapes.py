@@ -52,6 +52,7 @@ def stored(subject: Subject) -> Sequence[Case]:
     found = subject.found
     own = space(subject)
     cases = shaped(own, found.constants, most, found.dtypes)
+    # Last, and whatever the profile: it is a single case.
     cases = (*cases, *filter(None, [crowded(own)]))
     return list(filter(_is_for_any, cases)) if subject.nonlinear else cases
 

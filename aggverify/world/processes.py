@@ -57,19 +57,19 @@ class Look:
         return any(thread.state in b"RD" for thread in self.threads)
 
     @property
+    def awake(self) -> bool:
+        """As ``running``, of the threads that do not wake by themselves."""
+        return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
+
+    @property
     def switches(self) -> list[tuple[int, int]]:
         """Per thread, how often it was switched to; 0 for those that wake by themselves."""
         return [(each.number, 0 if each.ticks else each.switched) for each in self.threads]
 
-    def but_for(self, polling: Container[int]) -> Look:
-        """Return it with these threads, by number, among those that wake by themselves."""
-        threads = (replace(t, ticks=t.ticks or t.number in polling) for t in self.threads)
+    def with_ticking(self, numbers: Container[int]) -> Look:
+        """Return it with these threads among those that wake by themselves."""
+        threads = (replace(t, ticks=t.ticks or t.number in numbers) for t in self.threads)
         return replace(self, threads=tuple(threads))
-
-    @property
-    def awake(self) -> bool:
-        """As ``running``, of the threads that do not wake by themselves."""
-        return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
 
 
 def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:

@@ -68,12 +68,16 @@ class _Ticks:
     def alone(self, seen: Look, now: float) -> bool:
         """Add a look; True when these have had their turns, and did next to nothing with them."""
         self._polling.update(thread.number for thread in seen.threads if thread.timed)
-        first, seen = self.first, seen.but_for(self._polling)
+        first, seen = self.first, seen.with_ticking(self._polling)
         if seen.glance:
             self.first = None if seen.awake else first
             return False
         self._looks += 1
-        if seen.awake or first is None or seen.switches != first.but_for(self._polling).switches:
+        if (
+            seen.awake
+            or first is None
+            or seen.switches != first.with_ticking(self._polling).switches
+        ):
             self._begin(None if seen.awake else seen, now)
             return False
         both = zip(first.threads, seen.threads, strict=True)

@@ -1,4 +1,4 @@
-"""What an auxiliary term and a logged loss are, where neither is the objective's own."""
+"""The cause of a wrong auxiliary term or log is named where observations show it, only there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAIN_PROCESS = "corpus.blind.worlds.main_process:logged_by_the_main_process"
         ("mutants.logged:half_of_it_logged_in_float16", LOGS, "1/11; 1/1", "0,1", None),
     ],
 )
-def test_what_it_is(
+def test_the_cause_is_named_or_left_open(
     reducer: str, judged: str, step: str, cells: str, cause: str | None, shared_pool: Pool
 ) -> None:
     request = Request(target=f"tests.{reducer}", modes=("token_mean",))

@@ -82,8 +82,8 @@ def explain(
 ) -> Diagnosis | None:
     """Diagnose a finding.
 
-    ``own`` are the cases of the check that made it, ``others`` gives more like these, on which a
-    formula may be tried; they are drawn as it is.
+    ``own`` are the cases of the check that made it. ``others`` gives more like these, on which a
+    formula may be tried; each is drawn only when it is asked for.
     """
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # the finding's message has all that is known
