@@ -73,11 +73,8 @@ class _Ticks:
             self.first = None if seen.awake else first
             return False
         self._looks += 1
-        if (
-            seen.awake
-            or first is None
-            or seen.switches != first.with_ticking(self._polling).switches
-        ):
+        before = None if first is None else first.with_ticking(self._polling).switches
+        if seen.awake or first is None or seen.switches != before:
             self._begin(None if seen.awake else seen, now)
             return False
         both = zip(first.threads, seen.threads, strict=True)
