@@ -13,6 +13,7 @@ from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
+from aggverify.run.ahead import draw_ahead
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.events import (
     ConfirmedFinding,
@@ -76,6 +77,7 @@ def verify(
         left = (r for r in found if not any(covered(w, [r])[0] for w in waivers))
         return request.exit_first and any(r.fails for r in left)
 
+    draw_ahead(request, checks, is_enough=lambda: pool.ready)
     with loaded(request, pool) as (found, executor):
 
         def waived(event: Event) -> None:

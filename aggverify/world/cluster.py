@@ -44,6 +44,7 @@ class Cluster:
     """All of them; a ``Launcher``. ``end`` sends them how the command has ended."""
 
     inside = None
+    ready = True
     replay_log: ReplayLog | None = None
 
     def __init__(self, seat: RankInfo) -> None:

@@ -80,6 +80,13 @@ class ForkServer:
         """Whether the process runs."""
         return not self._closed and self._process.poll() is None
 
+    @property
+    def ready(self) -> bool:
+        """Whether it answers at once, be it that it cannot start; False while it imports torch."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return self._ready or bool(poll.poll(0))
+
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
         self._turn, usual = options.turn, self._silence
@@ -351,6 +358,11 @@ class LocalLauncher:
         self._preload = preload
         self._fork_server = ForkServer(inside, preload)
         self._closed = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers at once; False while it imports torch."""
+        return self._current().ready
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """Open a template process and return it once its handler is constructed."""

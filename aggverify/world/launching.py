@@ -87,6 +87,11 @@ class Launcher(Protocol):
         """What carries collectives, apart from the backend; "" for this machine's usual."""
         ...
 
+    @property
+    def ready(self) -> bool:
+        """Whether it answers at once; False while it imports torch."""
+        ...
+
     def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:
         """Construct a handler."""
         ...

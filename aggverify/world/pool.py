@@ -46,6 +46,11 @@ class Pool:
         """What is called while ranks are waited for (``Options.turn``)."""
         return self._options.turn
 
+    @property
+    def ready(self) -> bool:
+        """Whether ranks can be had at once; False while torch is imported."""
+        return self._launcher.ready
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,0 +1,45 @@
+"""What most reducers are given first, drawn while ranks import torch and nothing else can be done.
+
+What is drawn is kept for who asks for the same. Nothing depends on it: a subject of which more or
+less is claimed has other spaces, and is drawn for when its checks have their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from aggverify.checks import Check
+from aggverify.conventions.native import Native
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES
+from aggverify.run.planning.first_cases import first_cases
+from aggverify.run.planning.plan import plan
+from aggverify.run.planning.request import Request
+from aggverify.run.search.drawing import stream_of
+
+
+def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[], bool]) -> None:
+    """List and draw the cases of these checks on the usual subject, until it ``is_enough``."""
+    if is_enough():
+        return
+    how = Native()
+    claim = Claim(
+        target=request.target,
+        function=how.usual_name,
+        convention=how.name,
+        engine=how.default_engine(None),
+        mode=next(iter(MODES)),
+        max_world=request.max_world,
+        seed=request.seed,
+        budget=request.budget,
+    )
+    for entry in plan(Subject.of(claim), checks).entries:
+        if is_enough():
+            return
+        if entry.instead is None and entry.space is not None:
+            check, most = entry.check, entry.examples
+            first_cases(check, entry.subject, entry.space)
+            drawn = stream_of(entry.subject).cases(check.draws(entry.space), most)
+            list(islice(drawn, most))
