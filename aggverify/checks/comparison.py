@@ -68,8 +68,9 @@ def as_floats(weights: Sequence[Fraction]) -> Weights:
 
 def _rounded(weights: Sequence[Fraction]) -> Weights:
     """Tokens that share a Fraction share the work."""
-    known = {id(w): float(w) for w in {id(w): w for w in weights}.values()}
-    return np.fromiter(map(known.__getitem__, map(id, weights)), np.float64, count=len(weights))
+    ids = np.fromiter(map(id, weights), np.int64, count=len(weights))
+    _, first, each = np.unique(ids, return_index=True, return_inverse=True)
+    return np.array([float(weights[n]) for n in first.tolist()], dtype=np.float64)[each]
 
 
 def worst_weight(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,7 @@ class Executor:
         self._unfit: dict[int, str] = {}
         self._note, self._trace_sampling = next(_NOTES), TraceSampling()
         self._judged, self._diagnosed = KeptExecutions(), KeptExecutions()
+        self._ahead: tuple[Subject, Sequence[RunSpec], Submitted] | None = None
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -105,6 +106,7 @@ class Executor:
         self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._judged.clear()
         self._diagnosed.clear()
+        self._ahead = None
         self._unfit.clear()
         self.printed.clear()
         self.calm()
@@ -160,6 +162,24 @@ class Executor:
         A bare case is taken to have one result: that it has is a check's own, which runs it twice.
         """
         return self._judged.or_submitted(subject, list(map(as_run_spec, cases)), self.submit)
+
+    def begin_ahead(self, subject: Subject, specs: Sequence[RunSpec], submitted: Submitted) -> None:
+        """Keep what was started before it is asked for, in place of what was kept so."""
+        self._ahead = subject, specs, submitted
+
+    def begun(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted | None:
+        """Return what was started ahead, where that is asked for; it is kept no longer."""
+        if self._ahead is None or self._ahead[:2] != (subject, specs):
+            return None
+        submitted, self._ahead = self._ahead[2], None
+        return submitted
+
+    def _without_ahead(self) -> None:
+        """Wait for what was started ahead and is not asked for, so that it is not run again."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with suppress(NotJudged, UnknownVersion):
+                ahead[2].executions()
 
     def diagnosed(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> list[Execution]:
         """Execute the cases, but those that were run for an earlier diagnosis of the subject.
@@ -345,6 +365,7 @@ class Executor:
     def fresh(self, cases: Sequence[Case | RunSpec] = ()) -> None:
         """Replace the worlds of these cases, or every world: nothing of earlier ones remains."""
         specs = list(map(as_run_spec, cases))
+        self._without_ahead()
         self._template.restart_worlds({t.num_ranks for t in specs} or None)
         self._judged.clear()
         self._retry_policy.doubt()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice, product
 
 from aggverify.generation.shapes import FAMILIES, Builder, holed, named, short, turns
@@ -279,10 +279,21 @@ def shaped(
     dtypes: Sequence[str] = (),
 ) -> tuple[Case, ...]:
     """Return the cases of a space, of each shape so many at most; the most usual mistakes first."""
+    return _shaped(space, tuple(constants), tuple(most.items()), tuple(dtypes))
+
+
+@lru_cache(maxsize=8)
+def _shaped(
+    space: Space,
+    constants: tuple[float, ...],
+    most: tuple[tuple[str, int], ...],
+    dtypes: tuple[str, ...],
+) -> tuple[Case, ...]:
+    at_most = dict(most)
     families = {CONSTANTS: around(space, constants, dtypes)}
     families |= {name: family(space) for name, family in FAMILIES.items()}
     chosen = (
-        islice((case for case in cases if case is not None), most[name])
+        islice((case for case in cases if case is not None), at_most[name])
         for name, cases in families.items()
     )
     return tuple(dict.fromkeys(chain.from_iterable(chosen)))

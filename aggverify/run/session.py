@@ -271,6 +271,8 @@ class _Work:
             began, before = clock(), executor.executed
             part, seconds = amount.part(left_over, min(ends - began, deadline.left))
             left = prune(left_over[0], outcomes)
+            rest = (prune(entry, outcomes) for entry in left_over[1:])
+            following = next((e for e in rest if e.instead is None and e.space is not None), None)
             outcome = run_check(
                 left,
                 executor,
@@ -281,6 +283,7 @@ class _Work:
                 part=part,
                 seconds=seconds,
                 deadline=deadline,
+                following=following,
             )
             spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None
             if spoiled and self._in_less_room():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,12 +116,15 @@ class Case:
         }
 
     def packed(self) -> dict[str, Any]:
-        """Plain data for the ranks: step and losses as texts, which cases may share."""
+        """Plain data for the ranks: step and losses as texts, which cases may share.
+
+        Few losses are the bytes of doubles, which are read at once and exactly.
+        """
         if len(self.losses) <= SHORT:
-            exact = np.array(self.losses, dtype=np.float64).tobytes()
-            step, losses = _known_step_text(self.step), _known_losses_text(exact)
+            exact = np.array(self.losses, dtype="<f8").tobytes()
+            step, losses = _known_step_text(self.step), b64encode(exact).decode()
         else:
-            step, losses = _step_text(self.step), _losses_text(self.losses)
+            step, losses = _step_text(self.step), json.dumps(_plain(self.losses))
         layout = self.layout.to_json()
         return {"step": step, "losses": losses, "dtype": self.dtype, "layout": layout}
 
@@ -210,27 +214,19 @@ def _step_text(step: Step) -> str:
     return json.dumps(step.to_json())
 
 
-def _losses_text(losses: tuple[float, ...]) -> str:
-    return json.dumps(_plain(losses))
-
-
 def _step_of_text(text: str) -> Step:
     return _step(json.loads(text))
 
 
 def _losses_of_text(text: str, tokens: int) -> tuple[float, ...]:
-    return _losses(json.loads(text), tokens)
+    if text.startswith(("[", "{")):
+        return _losses(json.loads(text), tokens)
+    return tuple(np.frombuffer(b64decode(text), dtype="<f8").tolist())
 
 
 _known_step_text = lru_cache(maxsize=64)(_step_text)
 _known_step = lru_cache(maxsize=64)(_step_of_text)
 _known_losses = lru_cache(maxsize=64)(_losses_of_text)
-
-
-@lru_cache(maxsize=64)
-def _known_losses_text(exact: bytes) -> str:
-    # Cached by bytes: 0.0 == -0.0, and one would be returned for the other.
-    return _losses_text(tuple(np.frombuffer(exact).tolist()))
 
 
 def _plain(losses: tuple[float, ...]) -> Any:

@@ -23,6 +23,8 @@ from aggverify.steps.case import Case
 
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
+FIRST_DRAWN = 2
+"""Cases of the first batch: most faults show at once."""
 STEPS = 16
 """Drawn at a time, with a seed of their own; the first is always the simplest."""
 
@@ -92,11 +94,13 @@ def search(
     deadline: float = math.inf,
     least: int = 0,
     clock: Callable[[], float] = time.monotonic,
+    then: Callable[[], None] = lambda: None,
 ) -> Finding | None:
     """Return the finding on the smallest of the first cases that fail, or None.
 
     They are drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds
-    of ``clock``; so many cases as ``least`` are judged however late it is.
+    of ``clock``; so many cases as ``least`` are judged however late it is. ``then`` is called while
+    the last ones run.
     """
     judged: Judged = {}
     batch: list[Case] = []
@@ -106,11 +110,10 @@ def search(
         if late or any(judged.values()):
             break
         batch.append(case)
-        # Small batches first: most faults show at once.
-        if len(batch) >= min(MAX_BATCH, 2 + len(judged)):
+        if len(batch) >= min(MAX_BATCH, FIRST_DRAWN + len(judged)):
             judged.update(pipeline.push(batch))
             batch = []
     if batch and not any(judged.values()):
         judged.update(pipeline.push(batch))
-    found = filter(None, pipeline.rest(judged).values())
+    found = filter(None, pipeline.rest(judged, then).values())
     return min(found, key=lambda finding: finding.case.size, default=None)

@@ -55,6 +55,7 @@ def run_check(
     part: float = 1.0,
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
+    following: PlannedCheck | None = None,
 ) -> Outcome:
     """Run the entry, or report why it is not run; with what is known when it is stopped.
 
@@ -92,6 +93,12 @@ def run_check(
         lambda: emit(Progress(check.name, executor.executed, run.phase)),
         deadline.look,
     )
+    if following is not None and not before.stored and part == 1.0:
+        assert following.space is not None
+        after = CheckRun(
+            following.check, following.subject, following.space, executor, RunStatistics()
+        )
+        run.then = lambda: after.begin(following.examples)
     began = executor.clock()
     if check.only is not None and claim.budget.max_time is None:
         seconds = math.inf

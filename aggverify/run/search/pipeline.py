@@ -68,13 +68,13 @@ class Pipeline:
         running, self._running = self._running, submitted
         return judged if running is None else _judged(before, running)
 
-    def rest(self, judged: Judged) -> Judged:
-        """Return these results with those of what is still under way.
+    def rest(self, judged: Judged, then: Callable[[], None] = lambda: None) -> Judged:
+        """Return these results with those of what is still under way, as :meth:`drain` does.
 
         Where one is a finding already, nothing that keeps the rest from being judged takes it away.
         """
         try:
-            return judged | self.drain()
+            return judged | self.drain(then)
         except NotJudged:
             if not any(judged.values()):
                 raise
@@ -85,9 +85,14 @@ class Pipeline:
         """Whether nothing is under way."""
         return self._running is None
 
-    def drain(self) -> Judged:
-        """Judge what is still under way."""
+    def drain(self, then: Callable[[], None] = lambda: None) -> Judged:
+        """Judge what is still under way.
+
+        ``then`` is called once half of it is done without a failure, and may start what comes next.
+        """
         running, self._running = self._running, None
+        if running is not None and not running.stumbles():
+            then()
         return {} if running is None else _judged(self._cases, running)
 
 

@@ -14,10 +14,12 @@ from itertools import chain, islice
 from aggverify.checks import Check, Finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
+from aggverify.errors import NotJudged
 from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
+from aggverify.execution.kept import Submitted
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
@@ -26,7 +28,7 @@ from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.first_cases import first_cases
 from aggverify.run.search.dedup import same_cause, same_failure
-from aggverify.run.search.drawing import draws, search, stream_of
+from aggverify.run.search.drawing import FIRST_DRAWN, draws, search, stream_of
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.shrink import shrink
@@ -57,6 +59,8 @@ class CheckRun:
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
+    then: Callable[[], None] = lambda: None
+    """Starts what comes after this check, while its last cases run."""
     phase: Phase = Phase.STREAM
     found: Finding | None = None
     """The smallest case so far that shows it."""
@@ -107,9 +111,14 @@ class CheckRun:
         """
         deadline = self.clock() + seconds
         if self.check.only is not None:
-            self.found = self.stored_failure(deadline)
+            self.found = self.stored_failure(deadline, then=self.then)
             return self.found if self.check.confirming is None else self._made_small()
-        self.found = self.stored_failure(deadline, part=part, least=MIN_EXAMPLES)
+        self.found = self.stored_failure(
+            deadline,
+            part=part,
+            least=MIN_EXAMPLES,
+            then=lambda: self._begin(self._first_drawn(examples)),
+        )
         before, least = self.cases, MIN_EXAMPLES - self.judged
         if self.found is None:
             self.found = search(
@@ -119,6 +128,7 @@ class CheckRun:
                 deadline=deadline,
                 least=least,
                 clock=self.clock,
+                then=self.then,
             )
         self.drawn = self.cases - before
         late = not self.complete or part < 1 or self.clock() > deadline
@@ -229,11 +239,8 @@ class CheckRun:
 
     def submit(self, cases: Sequence[Case]) -> Running:
         """Start these cases' variants."""
-        no_control = self.check.control_first and self.subject.has_oracle
-        variants = [self.check.variants(case)[1 if no_control else 0 :] for case in cases]
-        wanted = [c for group in variants for c in group]
-        if self.check.looks_at_branches:
-            wanted = [replace(as_run_spec(c), noted=True) for c in wanted]
+        no_control = self._has_no_control()
+        variants = self._variants(cases)
 
         def judge_all(executions: Sequence[Execution]) -> list[Finding | None]:
             rest = iter(executions)
@@ -243,10 +250,42 @@ class CheckRun:
             self.progress()
             return found
 
+        return Running(self._started(variants), judge_all)
+
+    def begin(self, examples: int) -> None:
+        """Start the cases that it will begin with, before it has its turn."""
+        if not self.check.waits_for:
+            first = list(islice(self._listed(), FIRST_BATCH))
+            self._begin(first or self._first_drawn(examples))
+
+    def _begin(self, cases: Sequence[Case]) -> None:
+        """Start cases that will be submitted next."""
+        variants = self._variants(cases)
+        with suppress(NotJudged):  # raised again when they are
+            self.executor.begin_ahead(self.subject, _flat(variants), self._started(variants))
+
+    def _first_drawn(self, examples: int) -> list[Case]:
+        drawn = stream_of(self.subject).cases(self.check.draws(self.space), examples)
+        return list(islice(drawn, min(FIRST_DRAWN, examples)))
+
+    def _has_no_control(self) -> bool:
+        return self.check.control_first and self.subject.has_oracle
+
+    def _variants(self, cases: Sequence[Case]) -> list[Sequence[RunSpec]]:
+        """Return what is run of each case."""
+        left_out = 1 if self._has_no_control() else 0
+        groups = (map(as_run_spec, self.check.variants(case)[left_out:]) for case in cases)
+        noted = self.check.looks_at_branches
+        return [[replace(t, noted=True) if noted else t for t in group] for group in groups]
+
+    def _started(self, variants: Sequence[Sequence[RunSpec]]) -> Submitted:
+        wanted = _flat(variants)
+        if (begun := self.executor.begun(self.subject, wanted)) is not None:
+            return begun
         # Equal variants are compared with each other: a kept result must not stand for them all.
         twice = any(len(set(group)) < len(group) for group in variants)
         start = self.executor.submit if twice else self.executor.shared
-        return Running(start(self.subject, wanted), judge_all)
+        return start(self.subject, wanted)
 
     def _judged(self, case: Case, mine: list[Execution], no_control: bool) -> Finding | None:
         self.statistics.observer.add(self.subject, [e.case for e in mine if not e.virtual])
@@ -307,7 +346,12 @@ class CheckRun:
         return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
     def stored_failure(
-        self, deadline: float = math.inf, *, part: float = 1.0, least: int = 0
+        self,
+        deadline: float = math.inf,
+        *,
+        part: float = 1.0,
+        least: int = 0,
+        then: Callable[[], None] = lambda: None,
     ) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run.
 
@@ -315,10 +359,8 @@ class CheckRun:
         """
         pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
-            only = self.check.only
-            cases = self.stored_cases() if only is None else only(self.subject)
             # The space may become smaller before all of them are run.
-            self._left = (case for case in cases if case in self.space)
+            self._left = self._listed()
         self.phase = Phase.STREAM if self.check.only is None else Phase.SPECIAL
         most = None
         if part < 1:
@@ -342,7 +384,12 @@ class CheckRun:
         if (more := next(self._left, None)) is not None:
             self._put_back([more])
             self.complete = False
-        return _first(pipeline.drain())
+        return _first(pipeline.drain(then))
+
+    def _listed(self) -> Iterator[Case]:
+        only = self.check.only
+        cases = self.stored_cases() if only is None else only(self.subject)
+        return (case for case in cases if case in self.space)
 
     def _put_back(self, cases: Sequence[Case]) -> None:
         """Have these run first where cases are asked for again, as far as they are in the space."""
@@ -363,6 +410,10 @@ def _has_result(execution: Execution) -> bool:
     if execution.failure is not None:
         return False
     return execution.weights is None or is_finite(execution)
+
+
+def _flat(variants: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
+    return list(chain.from_iterable(variants))
 
 
 def _first(judged: Judged) -> Finding | None:
