@@ -14,6 +14,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
+from aggverify.execution.kept import Submitted
 from aggverify.execution.run_spec import LAUNCHED, REAL, RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.execution.trace_sampling import FIRST
@@ -94,6 +95,50 @@ def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
     with pytest.raises(NotJudged):
         executor.run(SUBJECT, [CASE])
     assert executor.executed == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A request that was started ahead; how often it was waited for."""
+
+    waited: list[None] = field(default_factory=list)
+    why_not: str | None = None
+
+    def submitted(self) -> Submitted:
+        def executions() -> list[Execution]:
+            self.waited.append(None)
+            if self.why_not is not None:
+                raise NotJudged(self.why_not)
+            return []
+
+        return Submitted(executions, lambda: False)
+
+
+def test_what_was_started_ahead_is_given_once_to_who_asks_for_the_same() -> None:
+    executor, begun = Executor(Ranks(Fault("died", 0, "", 1))), Begun()  # type: ignore[arg-type]
+    wanted, submitted = [RunSpec(CASE)], begun.submitted()
+    executor.begin_ahead(SUBJECT, wanted, submitted)
+    assert executor.begun(SUBJECT, [RunSpec(CASE, scale=2.0)]) is None
+    assert executor.begun(SUBJECT.claiming(mode="sample_mean"), wanted) is None
+    assert executor.begun(SUBJECT, [RunSpec(CASE)]) is submitted
+    assert executor.begun(SUBJECT, wanted) is None
+    assert not begun.waited
+    executor.begin_ahead(SUBJECT, wanted, submitted)
+    executor.begin()
+    assert executor.begun(SUBJECT, wanted) is None, "another subject has the ranks now"
+
+
+@pytest.mark.parametrize("why_not", [None, "no memory"])
+def test_fresh_ranks_do_not_run_again_what_was_started_ahead(why_not: str | None) -> None:
+    """Jobs under way would begin again in them, before what is to be the first."""
+    ranks, begun = Ranks(Fault("died", 0, "", 1)), Begun(why_not=why_not)
+    executor = Executor(ranks)  # type: ignore[arg-type]
+    executor.begin_ahead(SUBJECT, [RunSpec(CASE)], begun.submitted())
+    executor.fresh()
+    assert (len(begun.waited), ranks.restarted) == (1, [None])
+    executor.fresh()
+    assert len(begun.waited) == 1
+    assert executor.begun(SUBJECT, [RunSpec(CASE)]) is None
 
 
 @pytest.mark.parametrize(

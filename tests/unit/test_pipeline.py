@@ -127,6 +127,19 @@ def test_the_next_cases_start_before_the_last_are_judged() -> None:
     assert said == ["start 1", "start 2", "judge 1", "judge 2"]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_comes_next_starts_before_the_last_are_judged_but_not_after_a_failure(
+    fails: bool,
+) -> None:
+    said: list[str] = []
+    line = pipeline(said, fails=fails, finds=fails)
+    line.push([FIRST])
+    line.drain(lambda: said.append("next"))
+    assert said == (["start 1", "judge 1"] if fails else ["start 1", "next", "judge 1"])
+    line.drain(lambda: said.append("next"))
+    assert said[-1] == "judge 1", "nothing was under way"
+
+
 def test_nothing_starts_after_a_failure_that_is_a_finding() -> None:
     said: list[str] = []
     line = pipeline(said, fails=True, finds=True)

@@ -1,0 +1,91 @@
+"""What is drawn and started before it is asked for is what is asked for then."""
+
+from __future__ import annotations
+
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from aggverify.checks import CHECKS
+from aggverify.execution.claim import Claim
+from aggverify.execution.executor import Executor
+from aggverify.execution.subject import Subject
+from aggverify.run import ahead
+from aggverify.run.outcome.verdict import Exit
+from aggverify.run.planning.plan import plan
+from aggverify.run.planning.request import Request
+from aggverify.run.search import drawing
+from aggverify.run.session import examine
+from tests.corpus.families import CORRECT
+from tests.mutants.conftest import subject_of
+
+SOME = [check for check in CHECKS if check.name.startswith("independent_of_")]
+"""Each has cases that it lists, and more that are drawn after them."""
+SEED = 76_543
+"""Of it and the next ones nothing is drawn elsewhere."""
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every time that Hypothesis is run."""
+    found: list[Any] = []
+    inner = drawing._some.__wrapped__
+
+    def some(*asked: Any) -> Any:
+        found.append(asked)
+        return inner(*asked)
+
+    monkeypatch.setattr(drawing, "_some", drawing.lru_cache(maxsize=64)(some))
+    return found
+
+
+def _drawn(subject: Subject) -> None:
+    for entry in plan(subject).entries:
+        if entry.instead is None and entry.space is not None:
+            asked = entry.check.draws(entry.space)
+            list(islice(drawing.stream_of(subject).cases(asked, entry.examples), entry.examples))
+
+
+@pytest.mark.parametrize(("mode", "seed"), [("token_mean", SEED), ("prompt_mean", SEED + 1)])
+def test_a_reducer_in_the_usual_signature_finds_its_cases_drawn(
+    mode: str, seed: int, calls: list[Any]
+) -> None:
+    request = Request("r.py", seed=seed)
+    ahead.draw_ahead(request, CHECKS, lambda: False)
+    before = len(calls)
+    assert before > 10
+    _drawn(Subject.of(Claim("r.py", "reduce", "native", "sum", mode, seed=seed)))
+    assert len(calls) == before
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+def test_nothing_more_is_drawn_once_ranks_can_be_had(turns: int, calls: list[Any]) -> None:
+    asked = count()
+    request = Request("r.py", seed=SEED + 2 + turns)
+    ahead.draw_ahead(request, CHECKS, lambda: next(asked) >= turns)
+    assert next(asked) == turns + 1
+    assert len(calls) < 10
+
+
+def test_all_that_is_started_ahead_of_checks_that_pass_is_asked_for(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, taken = [], []
+    begin_ahead, begun = Executor.begin_ahead, Executor.begun
+
+    def keeping(self: Executor, *given: Any) -> None:
+        kept.append(given[1])
+        begin_ahead(self, *given)
+
+    def taking(self: Executor, *given: Any) -> Any:
+        found = begun(self, *given)
+        taken.extend([given[1]] if found is not None else [])
+        return found
+
+    monkeypatch.setattr(Executor, "begin_ahead", keeping)
+    monkeypatch.setattr(Executor, "begun", taking)
+    right = next(entry for entry in CORRECT if entry.convention == "native")
+    verdict = examine(subject_of(right, executor), executor, checks=SOME)
+    assert verdict.exit is Exit.CONFORMS
+    assert kept == taken and len(kept) == 2 * len(SOME) - 1
