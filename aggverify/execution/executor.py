@@ -164,7 +164,8 @@ class Executor:
         return self._judged.or_submitted(subject, list(map(as_run_spec, cases)), self.submit)
 
     def begin_ahead(self, subject: Subject, specs: Sequence[RunSpec], submitted: Submitted) -> None:
-        """Keep what was started before it is asked for, in place of what was kept so."""
+        """Keep what was started before it is asked for; what was kept so is not asked for."""
+        self._without_ahead()
         self._ahead = subject, specs, submitted
 
     def begun(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted | None:

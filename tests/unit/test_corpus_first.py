@@ -32,7 +32,7 @@ class Noted(CheckRun):
 
     phases: list[Phase] = field(default_factory=list)
 
-    def _begin(self, cases: Sequence[Case]) -> None:
+    def begin(self, cases: Sequence[Case]) -> None:
         """Start nothing: there are no ranks."""
 
     def submit(self, cases: Sequence[Case]) -> Running:

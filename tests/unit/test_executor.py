@@ -124,6 +124,9 @@ def test_what_was_started_ahead_is_given_once_to_who_asks_for_the_same() -> None
     assert executor.begun(SUBJECT, wanted) is None
     assert not begun.waited
     executor.begin_ahead(SUBJECT, wanted, submitted)
+    executor.begin_ahead(SUBJECT, [RunSpec(CASE, scale=2.0)], Begun().submitted())
+    assert len(begun.waited) == 1, "what comes next is not run among what nobody asks for"
+    executor.begin_ahead(SUBJECT, wanted, submitted)
     executor.begin()
     assert executor.begun(SUBJECT, wanted) is None, "another subject has the ranks now"
 

@@ -180,7 +180,7 @@ def test_what_has_been_run_is_judged_where_nothing_more_can_start(stop: BaseExce
 def test_what_is_judged_on_branches_counts_as_its_cases_do(
     executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def judged(run: CheckRun, cases: Sequence[Case]) -> None:
+    def judged(run: CheckRun, cases: Sequence[Case], then: object) -> None:
         run.cases, run.judged, run.refusals = 3, 2, ["no"]
 
     check = next(check for check in CHECKS if check.on_branches is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
@@ -36,7 +36,7 @@ from aggverify.run.outcome.verdict import ReportedFinding, summary, why
 from aggverify.run.planning.plan import PlannedCheck, looking_at_branches
 from aggverify.run.search.dedup import raised_at
 from aggverify.run.search.example_database import NOTHING, StoredExamples, findings_again
-from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.runner import CheckRun, Look, ahead
 from aggverify.run.search.triage import Evidence, triage_finding
 
 Emit = Callable[[Event], None]
@@ -98,7 +98,7 @@ def run_check(
         after = CheckRun(
             following.check, following.subject, following.space, executor, RunStatistics()
         )
-        run.then = lambda: after.begin(following.examples)
+        run.then = lambda: after.begin_first(following.examples)
     began = executor.clock()
     if check.only is not None and claim.budget.max_time is None:
         seconds = math.inf
@@ -175,6 +175,19 @@ def _found_on_branches(
 
 def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Finding] | None:
     """Return the first other check that finds something on cases that take every branch."""
+    for (other, mine), following in ahead(_on_branches(run, skip), run.then):
+        run.found = other.first_failure(mine, following)
+        run.cases += other.cases
+        run.judged += other.judged
+        run.failures += other.failures
+        run.refusals += other.refusals
+        if run.found is not None:
+            return other, run.found
+    return None
+
+
+def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
+    """Yield the other checks, each with cases that take every branch brought into its space."""
     subject = run.subject
     cases = list(islice(run.on_branches(), subject.claim.budget.branches))
     for entry in looking_at_branches(subject, skip):
@@ -184,15 +197,7 @@ def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Fi
             entry.check, subject, space, run.executor, run.statistics, run.progress, run.look
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
-        mine = [case for case in brought if case in space][: entry.check.max_stored]
-        run.found = other.first_failure(mine)
-        run.cases += other.cases
-        run.judged += other.judged
-        run.failures += other.failures
-        run.refusals += other.refusals
-        if run.found is not None:
-            return other, run.found
-    return None
+        yield other, [case for case in brought if case in space][: entry.check.max_stored]
 
 
 def _as_wide(space: Space, wide: Space) -> Space:

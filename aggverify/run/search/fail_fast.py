@@ -6,7 +6,7 @@ check finds it again and names it, or one that comes before it does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from aggverify.checks import Check, Finding
@@ -16,7 +16,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
-from aggverify.run.search.runner import FIRST_BATCH, CheckRun
+from aggverify.run.search.runner import FIRST_BATCH, CheckRun, Look, ahead
 from aggverify.run.search.triage import is_steady
 from aggverify.steps.case import Case
 
@@ -32,13 +32,9 @@ def first_failure(
     None where nothing is found, and where ranks do not get through or report something else the
     next time, which the checks look into.
     """
-    for entry in entries:
-        if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):
-            continue
+    for (run, cases), following in ahead(_looks(entries, executor, statistics)):
         deadline.look()
-        run = CheckRun(entry.check, entry.subject, entry.space, executor, statistics)
-        bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
-        finding = run.first_failure(list(islice(bare, FIRST_BATCH)))
+        finding = run.first_failure(cases, following)
         if any(fault.kind != "exception" for fault in run.failures):
             executor.calm()
             return None
@@ -46,6 +42,16 @@ def first_failure(
         if finding is not None and fails and finding.observed is not None:
             return finding if is_steady(run, finding) else None
     return None
+
+
+def _looks(
+    entries: Sequence[PlannedCheck], executor: Executor, statistics: RunStatistics
+) -> Iterator[Look]:
+    for entry in entries:
+        if entry.instead is None and entry.space is not None and _is_of_weights(entry.check):
+            run = CheckRun(entry.check, entry.subject, entry.space, executor, statistics)
+            bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
+            yield run, list(islice(bare, FIRST_BATCH))
 
 
 def _is_of_weights(check: Check) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 
 from aggverify.checks import Check, Finding
@@ -47,6 +48,9 @@ FURTHER = 24
 """Cases drawn at most after a finding, without the dimensions of its layout."""
 
 
+def _nothing() -> None: ...
+
+
 @dataclass(slots=True)
 class CheckRun:
     """Runs one check; ``progress`` is called after every few executed cases."""
@@ -59,7 +63,7 @@ class CheckRun:
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
-    then: Callable[[], None] = lambda: None
+    then: Callable[[], None] = _nothing
     """Starts what comes after this check, while its last cases run."""
     phase: Phase = Phase.STREAM
     found: Finding | None = None
@@ -117,7 +121,7 @@ class CheckRun:
             deadline,
             part=part,
             least=MIN_EXAMPLES,
-            then=lambda: self._begin(self._first_drawn(examples)),
+            then=lambda: self.begin(self._first_drawn(examples)),
         )
         before, least = self.cases, MIN_EXAMPLES - self.judged
         if self.found is None:
@@ -128,7 +132,7 @@ class CheckRun:
                 deadline=deadline,
                 least=least,
                 clock=self.clock,
-                then=self.then,
+                then=_nothing if self.check.looks_at_branches else self.then,
             )
         self.drawn = self.cases - before
         late = not self.complete or part < 1 or self.clock() > deadline
@@ -231,9 +235,17 @@ class CheckRun:
             if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
                 yield case
 
-    def first_failure(self, cases: Sequence[Case]) -> Finding | None:
-        """Return the finding on the smallest of these cases that fail."""
-        found = filter(None, self.findings(cases))
+    def first_failure(
+        self, cases: Sequence[Case], then: Callable[[], None] = _nothing
+    ) -> Finding | None:
+        """Return the finding on the smallest of these cases that fail.
+
+        ``then`` is called while they run, and may start what comes next.
+        """
+        running = self.submit(cases)
+        if not running.stumbles():
+            then()
+        found = filter(None, running.findings())
         self.found = min(found, key=lambda f: f.case.size, default=None)
         return self.found
 
@@ -252,13 +264,13 @@ class CheckRun:
 
         return Running(self._started(variants), judge_all)
 
-    def begin(self, examples: int) -> None:
+    def begin_first(self, examples: int) -> None:
         """Start the cases that it will begin with, before it has its turn."""
         if not self.check.waits_for:
             first = list(islice(self._listed(), FIRST_BATCH))
-            self._begin(first or self._first_drawn(examples))
+            self.begin(first or self._first_drawn(examples))
 
-    def _begin(self, cases: Sequence[Case]) -> None:
+    def begin(self, cases: Sequence[Case]) -> None:
         """Start cases that will be submitted next."""
         variants = self._variants(cases)
         with suppress(NotJudged):  # raised again when they are
@@ -351,7 +363,7 @@ class CheckRun:
         *,
         part: float = 1.0,
         least: int = 0,
-        then: Callable[[], None] = lambda: None,
+        then: Callable[[], None] = _nothing,
     ) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run.
 
@@ -410,6 +422,23 @@ def _has_result(execution: Execution) -> bool:
     if execution.failure is not None:
         return False
     return execution.weights is None or is_finite(execution)
+
+
+Look = tuple[CheckRun, Sequence[Case]]
+"""A check with cases that it is to look at."""
+
+
+def ahead(
+    looks: Iterable[Look], after: Callable[[], None] = _nothing
+) -> Iterator[tuple[Look, Callable[[], None]]]:
+    """Yield each look, with what starts the next one; after the last one that is ``after``."""
+    last: Look | None = None
+    for look in looks:
+        if last is not None:
+            yield last, partial(look[0].begin, look[1])
+        last = look
+    if last is not None:
+        yield last, after
 
 
 def _flat(variants: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
