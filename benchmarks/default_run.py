@@ -3,15 +3,16 @@
     python benchmarks/default_run.py
 
 Each is a command as a person gives it, from its start, with its own imports; what is shown is read
-as it comes. Every command is run ROUNDS times in turn with as many imports, since a shared machine
-is at times half as fast; of both the fastest counts. Modules are compiled once, as where they are
-installed, whatever this machine says of that.
+as it comes. Every command is run ROUNDS times, and ``import torch`` before and after each, since a
+shared machine is at times half as fast: a ratio is that to the mean of these two. Medians are
+shown. Modules are compiled once, as where they are installed, whatever this machine says of that.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -62,29 +63,28 @@ def timed(arguments: Sequence[str]) -> tuple[float, float, int]:
     return first, time.perf_counter() - start, running.returncode
 
 
-def fastest(arguments: Sequence[str], wanted: int) -> tuple[float, float, float]:
-    """Of several imports, first findings and ends in turn; every run must end as it should."""
-    imports, runs = [], []
+def median(arguments: Sequence[str], wanted: int) -> tuple[float, float]:
+    """Of several runs, the first finding and the end in imports; each must end as it should."""
+    imports, firsts, ends = [import_torch()], [], []
     for _ in range(ROUNDS):
+        first, end, code = timed(arguments)
+        if code != wanted:
+            raise SystemExit(f"{' '.join(arguments)} ended with {code}, not {wanted}")
         imports.append(import_torch())
-        runs.append(timed(arguments))
-    codes = {code for _, _, code in runs}
-    if codes != {wanted}:
-        raise SystemExit(f"{' '.join(arguments)} ended with {codes}, not {wanted}")
-    return min(imports), min(first for first, _, _ in runs), min(end for _, end, _ in runs)
+        torch = statistics.mean(imports[-2:])
+        firsts.append(first / torch)
+        ends.append(end / torch)
+    return statistics.median(firsts), statistics.median(ends)
 
 
 def main() -> None:
-    print(f"{os.cpu_count()} cores; x: times the import torch of the same minutes")
+    print(f"{os.cpu_count()} cores; x: times import torch")
     for what, arguments in RIGHT:
-        torch, _, end = fastest(arguments, 0)
-        print(f"right, {what}: {end:.1f} s = {end / torch:.1f} x {torch:.2f} s")
+        _, end = median(arguments, 0)
+        print(f"right, {what}: {end:.1f} x")
     for name in WRONG:
-        torch, first, end = fastest([str(EXAMPLES / "broken" / f"{name}.py")], 1)
-        print(
-            f"{name}: first finding after {first:.1f} s = {first / torch:.1f} x {torch:.2f} s, "
-            f"all after {end:.1f} s = {end / torch:.1f} x"
-        )
+        first, end = median([str(EXAMPLES / "broken" / f"{name}.py")], 1)
+        print(f"{name}: first finding after {first:.1f} x, all after {end:.1f} x")
 
 
 if __name__ == "__main__":

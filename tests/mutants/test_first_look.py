@@ -98,7 +98,7 @@ def test_a_count_that_is_rounded_is_seen(shared_pool: Pool) -> None:
 def test_what_runs_away_is_not_held_against_the_checks(
     shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def runs_away(run: CheckRun, cases: Sequence[Case]) -> None:
+    def runs_away(run: CheckRun, cases: Sequence[Case], then: object) -> None:
         run.failures.append(Fault("runaway", 0, "rank 0 runs away", 1))
 
     calmed: list[bool] = []
