@@ -49,14 +49,6 @@ TARGETS = """Targets on two cores:
 - a default run within 5 x `import torch`, 8 x where ranks are launched as well; its first finding
   within 1.3 x."""
 REMARKS = {
-    "default_run.py": """\
-Remark of 2026-11-28, not measured anew. The figures above are of the commit `4da65a38`. It was run
-in turn with four stages of what came next, on a machine where both cores together are slower beside
-one `import torch`. Without a library engine: 5.4, 5.8, 5.9 and 5.8 x before, 5.1, 5.4, 5.7 and
-5.5 x after, the fastest of five each. Under the library's engine: 8.3 and 7.0 x before, 8.0 and
-6.5 x after. What came after that (`63ae7927` beside `604e5b35`, five times each in turn): 9.1 and
-8.2 s on average, 11.8 and 10.4 s of processor time; the whole benchmark showed 5.0 x, and 5.7 x an
-hour later. A run with four findings took 19.6 to 22.3 s before and 13.1 to 13.9 s after.""",
     "pool.py": """\
 Remark of 2026-11-27, not measured anew. The pool was opened next to the one before several machines
 went over torch's own store (`f507d8a`). Both were asked in turn, twelve times each, medians: 0.98
