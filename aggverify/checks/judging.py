@@ -20,6 +20,13 @@ def is_finite(execution: Execution) -> bool:
     return execution.weights is not None and bool(np.isfinite(execution.weights).all())
 
 
+def has_result(execution: Execution) -> bool:
+    """Whether there is something to judge: equal failures do not show what would have come."""
+    if execution.failure is not None:
+        return False
+    return execution.weights is None or is_finite(execution)
+
+
 def loss_text(value: Fraction | None) -> str:
     """Return a reported loss as messages have it; None is one that is not finite."""
     return "not finite" if value is None else repr(float(value))

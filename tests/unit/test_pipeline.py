@@ -17,8 +17,9 @@ from aggverify.generation.space import Space
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
 from aggverify.run.search import entry_runner
+from aggverify.run.search.batches import FIRST_BATCH
 from aggverify.run.search.pipeline import Pipeline, Running
-from aggverify.run.search.runner import FIRST_BATCH, CheckRun
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from msgspec import structs
 
@@ -18,6 +18,7 @@ from aggverify.conventions.lazy_fields import NOT_KNOWN, FieldNotAvailable
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.executor import Executor
+from aggverify.generation.constants import around
 from aggverify.generation.space import Space
 from aggverify.run.outcome.events import (
     CheckFinished,
@@ -34,12 +35,16 @@ from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import ReportedFinding, summary, why
 from aggverify.run.planning.plan import PlannedCheck, looking_at_branches
+from aggverify.run.search.batches import ahead
 from aggverify.run.search.dedup import raised_at
 from aggverify.run.search.example_database import NOTHING, StoredExamples, findings_again
-from aggverify.run.search.runner import CheckRun, Look, ahead
+from aggverify.run.search.runner import CheckRun, Look
 from aggverify.run.search.triage import Evidence, triage_finding
+from aggverify.steps.case import Case
 
 Emit = Callable[[Event], None]
+MOST_TOKENS = 20_000
+"""Response tokens, at most, of a case on which other checks are judged as well."""
 MOST = 3
 """Findings of one check at most, each with its own cause."""
 
@@ -64,7 +69,8 @@ def run_check(
     ``skip``: names of checks that are not judged on branches either.
     ``part``: how much of its listed and of its drawn cases is run. ``seconds``: after which there
     are no more, of the run's clock; a check that draws nothing is limited only where a person
-    asks for it. ``deadline``: of the whole command.
+    asks for it. ``deadline``: of the whole command. ``following``: the entry after it, of which
+    the first cases start while the last ones of this entry run.
     """
     seen, check = seen or RunStatistics(), entry.check
     if entry.instead is not None or entry.space is None:
@@ -93,6 +99,7 @@ def run_check(
         lambda: emit(Progress(check.name, executor.executed, run.phase)),
         deadline.look,
     )
+    # What follows may begin with other cases where some of these are stored, or time is short.
     if following is not None and not before.stored and part == 1.0:
         assert following.space is not None
         after = CheckRun(
@@ -175,7 +182,9 @@ def _found_on_branches(
 
 def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Finding] | None:
     """Return the first other check that finds something on cases that take every branch."""
-    for (other, mine), following in ahead(_on_branches(run, skip), run.then):
+    for (other, mine), following in ahead(
+        _on_branches(run, skip), lambda look: look[0].begin(look[1]), run.then
+    ):
         run.found = other.first_failure(mine, following)
         run.cases += other.cases
         run.judged += other.judged
@@ -189,7 +198,7 @@ def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Fi
 def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
     """Yield the other checks, each with cases that take every branch brought into its space."""
     subject = run.subject
-    cases = list(islice(run.on_branches(), subject.claim.budget.branches))
+    cases = list(islice(_taking_branches(run), subject.claim.budget.branches))
     for entry in looking_at_branches(subject, skip):
         assert entry.space is not None and entry.check.on_branches is not None
         space = _as_wide(entry.space, run.space)
@@ -198,6 +207,20 @@ def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
         yield other, [case for case in brought if case in space][: entry.check.max_stored]
+
+
+def _taking_branches(run: CheckRun) -> Iterator[Case]:
+    """Yield cases that together take every branch of the reducer's code, the rarest first.
+
+    First those that this check has run. Then some around the code's constants, for branches
+    that are not seen.
+    """
+    taken = [*dict.fromkeys(run.examples.values())][::-1]
+    neighbours = filter(None, around(run.space, run.subject.found.constants))
+    for case in dict.fromkeys(chain(taken, neighbours)):
+        # Huge and scaled losses are beyond the range of float16.
+        if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
+            yield case
 
 
 def _as_wide(space: Space, wide: Space) -> Space:
@@ -272,9 +295,16 @@ def _summary(
         run.cases,
         state,
         reason,
-        refused=run.refused,
+        refused=_refused(run),
         established=proves(run.subject, run.cases) if proves else None,
     )
+
+
+def _refused(run: CheckRun) -> str | None:
+    """How often the candidate refused a case it may refuse, in its own words."""
+    if not run.refusals:
+        return None
+    return f"{len(run.refusals)} of {run.cases} refused: {run.refusals[-1]}"
 
 
 def _state(

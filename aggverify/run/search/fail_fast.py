@@ -16,7 +16,8 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
-from aggverify.run.search.runner import FIRST_BATCH, CheckRun, Look, ahead
+from aggverify.run.search.batches import FIRST_BATCH, ahead
+from aggverify.run.search.runner import CheckRun, Look
 from aggverify.run.search.triage import is_steady
 from aggverify.steps.case import Case
 
@@ -32,7 +33,9 @@ def first_failure(
     None where nothing is found, and where ranks do not get through or report something else the
     next time, which the checks look into.
     """
-    for (run, cases), following in ahead(_looks(entries, executor, statistics)):
+    for (run, cases), following in ahead(
+        _looks(entries, executor, statistics), lambda look: look[0].begin(look[1])
+    ):
         deadline.look()
         finding = run.first_failure(cases, following)
         if any(fault.kind != "exception" for fault in run.failures):

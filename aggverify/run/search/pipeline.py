@@ -102,3 +102,8 @@ def _judged(cases: Sequence[Case], running: Running) -> Judged:
         # Two zeros are equal, and what one of them shows the other need not.
         judged[case] = judged.get(case) or finding
     return judged
+
+
+def first_finding(judged: Judged) -> Finding | None:
+    """Return the first finding there is."""
+    return next((found for found in judged.values() if found is not None), None)

@@ -6,14 +6,13 @@ And a few more, for what that one may hide.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice
 
 from aggverify.checks import Check, Finding
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import has_result
 from aggverify.checks.refusal import refusal
 from aggverify.errors import NotJudged
 from aggverify.execution.budget import MIN_EXAMPLES
@@ -23,32 +22,24 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.kept import Submitted
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.execution.subject import Subject
-from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.first_cases import first_cases
+from aggverify.run.search.batches import FIRST_BATCH, doubling, nothing
 from aggverify.run.search.dedup import same_cause, same_failure
 from aggverify.run.search.drawing import FIRST_DRAWN, draws, search, stream_of
-from aggverify.run.search.pipeline import Judged, Pipeline, Running
+from aggverify.run.search.pipeline import Pipeline, Running, first_finding
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.shrink import shrink
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import dimensions
 from aggverify.world import Fault
 
-FIRST_BATCH, LAST_BATCH = 4, 64
-"""Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
-rare, and progress is seen in between."""
-MOST_TOKENS = 20_000
-"""Response tokens, at most, of a case on which other checks are judged as well."""
 LOOPS = 2
 """Smaller cases, at most, that do not come to an end: each takes all of its time limit."""
 FURTHER = 24
 """Cases drawn at most after a finding, without the dimensions of its layout."""
-
-
-def _nothing() -> None: ...
 
 
 @dataclass(slots=True)
@@ -63,7 +54,7 @@ class CheckRun:
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
-    then: Callable[[], None] = _nothing
+    then: Callable[[], None] = nothing
     """Starts what comes after this check, while its last cases run."""
     phase: Phase = Phase.STREAM
     found: Finding | None = None
@@ -96,7 +87,7 @@ class CheckRun:
     """How many cases that were tried as smaller ones did not come to an end."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
-    _examples: dict[int, Case] = field(default_factory=dict)
+    examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
@@ -132,7 +123,7 @@ class CheckRun:
                 deadline=deadline,
                 least=least,
                 clock=self.clock,
-                then=_nothing if self.check.looks_at_branches else self.then,
+                then=nothing if self.check.looks_at_branches else self.then,
             )
         self.drawn = self.cases - before
         late = not self.complete or part < 1 or self.clock() > deadline
@@ -222,21 +213,8 @@ class CheckRun:
         """Execute the variants of all these cases and judge them, one finding or None each."""
         return self.submit(cases).findings()
 
-    def on_branches(self) -> Iterator[Case]:
-        """Yield cases that together take every branch of the reducer's code, the rarest first.
-
-        First those that this check has run. Then some around the code's constants, for branches
-        that are not seen.
-        """
-        taken = [*dict.fromkeys(self._examples.values())][::-1]
-        neighbours = filter(None, around(self.space, self.subject.found.constants))
-        for case in dict.fromkeys(chain(taken, neighbours)):
-            # Huge and scaled losses are beyond the range of float16.
-            if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
-                yield case
-
     def first_failure(
-        self, cases: Sequence[Case], then: Callable[[], None] = _nothing
+        self, cases: Sequence[Case], then: Callable[[], None] = nothing
     ) -> Finding | None:
         """Return the finding on the smallest of these cases that fail.
 
@@ -306,7 +284,7 @@ class CheckRun:
         self.statistics.observer.covered.add(mine)
         if self.check.looks_at_branches:
             for each in mine:
-                self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
+                self.examples |= dict.fromkeys(each.outcomes - self.examples.keys(), each.case)
         self.statistics.observer.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
@@ -337,7 +315,7 @@ class CheckRun:
 
     def _has_results(self, mine: Sequence[Execution]) -> bool:
         """Whether the variants of a case allow a judgement."""
-        first, *others = map(_has_result, mine)
+        first, *others = map(has_result, mine)
         return first and (any(others) if self.check.one_will_do else all(others))
 
     def _is_rounding(self, finding: Finding, executions: Sequence[Execution]) -> bool:
@@ -363,11 +341,12 @@ class CheckRun:
         *,
         part: float = 1.0,
         least: int = 0,
-        then: Callable[[], None] = _nothing,
+        then: Callable[[], None] = nothing,
     ) -> Finding | None:
         """Return the first finding among the cases that are not drawn and have not been run.
 
-        ``part``: how much of them is run; ``least``: how many are judged in any case.
+        ``part``: how much of them is run; ``least``: how many are judged in any case. ``then`` is
+        called while the last ones run.
         """
         pipeline = Pipeline(self._submit_in_time)
         if self._left is None:
@@ -379,9 +358,9 @@ class CheckRun:
             whole = list(self._left)
             self._put_back(whole)
             most = max(least, math.ceil(part * len(whole)))
-        for batch in _doubling(islice(self._left, most)):
+        for batch in doubling(islice(self._left, most)):
             judged = pipeline.push(batch)
-            if (found := _first(judged)) is not None:
+            if (found := first_finding(judged)) is not None:
                 self.found = found  # should time end here
                 if pipeline.is_empty or found.fault is not None:
                     # Each case under way may cost seconds too, in ranks that are replaced anyway.
@@ -396,7 +375,7 @@ class CheckRun:
         if (more := next(self._left, None)) is not None:
             self._put_back([more])
             self.complete = False
-        return _first(pipeline.drain(then))
+        return first_finding(pipeline.drain(then))
 
     def _listed(self) -> Iterator[Case]:
         only = self.check.only
@@ -409,49 +388,10 @@ class CheckRun:
         rest = chain(cases, self._left)
         self._left = (case for case in rest if case in self.space)
 
-    @property
-    def refused(self) -> str | None:
-        """How often the candidate refused a case it may refuse, in its own words."""
-        if not self.refusals:
-            return None
-        return f"{len(self.refusals)} of {self.cases} refused: {self.refusals[-1]}"
-
-
-def _has_result(execution: Execution) -> bool:
-    """Whether there is something to judge: equal failures do not show what would have come."""
-    if execution.failure is not None:
-        return False
-    return execution.weights is None or is_finite(execution)
-
 
 Look = tuple[CheckRun, Sequence[Case]]
 """A check with cases that it is to look at."""
 
 
-def ahead(
-    looks: Iterable[Look], after: Callable[[], None] = _nothing
-) -> Iterator[tuple[Look, Callable[[], None]]]:
-    """Yield each look, with what starts the next one; after the last one that is ``after``."""
-    last: Look | None = None
-    for look in looks:
-        if last is not None:
-            yield last, partial(look[0].begin, look[1])
-        last = look
-    if last is not None:
-        yield last, after
-
-
 def _flat(variants: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
     return list(chain.from_iterable(variants))
-
-
-def _first(judged: Judged) -> Finding | None:
-    return next((found for found in judged.values() if found is not None), None)
-
-
-def _doubling(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """Yield the cases in batches that double."""
-    rest, size = iter(cases), FIRST_BATCH
-    while batch := list(islice(rest, size)):
-        yield batch
-        size = min(2 * size, LAST_BATCH)
