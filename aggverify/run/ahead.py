@@ -21,7 +21,10 @@ from aggverify.run.search.drawing import stream_of
 
 
 def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[], bool]) -> None:
-    """List and draw the cases of these checks on the usual subject, until it ``is_enough``."""
+    """List and draw the cases of these checks on the usual subject, until it ``is_enough``.
+
+    Not those of checks that draw nothing: such lists may be of millions of tokens.
+    """
     if is_enough():
         return
     how = Native()
@@ -38,8 +41,10 @@ def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[]
     for entry in plan(Subject.of(claim), checks).entries:
         if is_enough():
             return
-        if entry.instead is None and entry.space is not None:
-            check, most = entry.check, entry.examples
+        check, most = entry.check, entry.examples
+        if check.only is None and entry.instead is None and entry.space is not None:
             first_cases(check, entry.subject, entry.space)
             drawn = stream_of(entry.subject).cases(check.draws(entry.space), most)
-            list(islice(drawn, most))
+            for _ in islice(drawn, most):
+                if is_enough():
+                    return

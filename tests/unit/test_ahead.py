@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -59,13 +60,23 @@ def test_a_reducer_in_the_usual_signature_finds_its_cases_drawn(
     assert len(calls) == before
 
 
-@pytest.mark.parametrize("turns", [0, 1, 4])
+@pytest.mark.parametrize("turns", [0, 1, 4, 20])
 def test_nothing_more_is_drawn_once_ranks_can_be_had(turns: int, calls: list[Any]) -> None:
+    """Where a check draws thousands, neither."""
     asked = count()
-    request = Request("r.py", seed=SEED + 2 + turns)
+    request = Request("r.py", seed=SEED + 2 + turns, profile="thorough")
     ahead.draw_ahead(request, CHECKS, lambda: next(asked) >= turns)
     assert next(asked) == turns + 1
     assert len(calls) < 10
+
+
+def test_lists_of_checks_that_draw_nothing_are_left_alone() -> None:
+    def only(subject: Subject) -> list[Any]:
+        raise AssertionError
+
+    listing = [replace(check, only=only) for check in CHECKS if check.only is not None]
+    assert len(listing) > 3
+    ahead.draw_ahead(Request("r.py", profile="thorough", step="production"), listing, lambda: False)
 
 
 def test_all_that_is_started_ahead_of_checks_that_pass_is_asked_for(
