@@ -6,13 +6,17 @@ less is claimed has other spaces, and is drawn for when its checks have their tu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 
 from aggverify.checks import Check
 from aggverify.conventions.native import Native
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
+from aggverify.files import is_path, split
 from aggverify.oracles import MODES
 from aggverify.run.planning.first_cases import first_cases
 from aggverify.run.planning.plan import plan
@@ -25,9 +29,9 @@ def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[]
 
     Not those of checks that draw nothing: such lists may be of millions of tokens.
     """
-    if is_enough():
-        return
     how = Native()
+    if is_enough() or not _may_be(how, request):
+        return
     claim = Claim(
         target=request.target,
         function=how.usual_name,
@@ -48,3 +52,17 @@ def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[]
             for _ in islice(drawn, most):
                 if is_enough():
                     return
+
+
+def _may_be(how: Native, request: Request) -> bool:
+    """Whether the target may have that signature: a file shows it, a module may have it."""
+    if request.adapter is not None or request.convention not in (None, how.name):
+        return False
+    path, _ = split(request.target)
+    if not is_path(path):
+        return True
+    first, second = how.parameters
+    taken = re.compile(rf"def \w+\(\s*{first}\b[^)]*,\s*{second}\b")
+    with suppress(OSError, ValueError):
+        return taken.search(Path(path).read_text("utf-8")) is not None
+    return False  # it cannot be read, which is said next

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ SEED = 76_543
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every time that Hypothesis is run."""
+    drawing.stream.cache_clear()
     found: list[Any] = []
     inner = drawing._some.__wrapped__
 
@@ -52,7 +54,7 @@ def _drawn(subject: Subject) -> None:
 def test_a_reducer_in_the_usual_signature_finds_its_cases_drawn(
     mode: str, seed: int, calls: list[Any]
 ) -> None:
-    request = Request("r.py", seed=seed)
+    request = Request("a.module", seed=seed)
     ahead.draw_ahead(request, CHECKS, lambda: False)
     before = len(calls)
     assert before > 10
@@ -64,10 +66,35 @@ def test_a_reducer_in_the_usual_signature_finds_its_cases_drawn(
 def test_nothing_more_is_drawn_once_ranks_can_be_had(turns: int, calls: list[Any]) -> None:
     """Where a check draws thousands, neither."""
     asked = count()
-    request = Request("r.py", seed=SEED + 2 + turns, profile="thorough")
+    request = Request("a.module", seed=SEED + 2 + turns, profile="thorough")
     ahead.draw_ahead(request, CHECKS, lambda: next(asked) >= turns)
     assert next(asked) == turns + 1
     assert len(calls) < 10
+
+
+USUAL = "def reduce(losses: Tensor, batch: MicroBatch) -> Tensor: ..."
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "drawn"),
+    [
+        (USUAL, {}, True),
+        (USUAL, {"convention": "native"}, True),
+        (USUAL.replace("(losses", "(\n    losses"), {}, True),
+        (USUAL.replace("batch", "masks"), {}, False),
+        (USUAL, {"convention": "verl"}, False),
+        (USUAL, {"adapter": "adapter.py"}, False),
+        (None, {}, False),
+    ],
+)
+def test_nothing_is_drawn_for_another_signature(
+    text: str | None, options: Any, drawn: bool, calls: list[Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "reducer.py"
+    if text is not None:
+        path.write_text(text)
+    ahead.draw_ahead(Request(str(path), seed=SEED - 1, **options), CHECKS[:6], lambda: False)
+    assert bool(calls) is drawn
 
 
 def test_lists_of_checks_that_draw_nothing_are_left_alone() -> None:
@@ -76,7 +103,9 @@ def test_lists_of_checks_that_draw_nothing_are_left_alone() -> None:
 
     listing = [replace(check, only=only) for check in CHECKS if check.only is not None]
     assert len(listing) > 3
-    ahead.draw_ahead(Request("r.py", profile="thorough", step="production"), listing, lambda: False)
+    ahead.draw_ahead(
+        Request("a.module", profile="thorough", step="production"), listing, lambda: False
+    )
 
 
 def test_all_that_is_started_ahead_of_checks_that_pass_is_asked_for(
