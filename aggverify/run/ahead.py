@@ -65,4 +65,4 @@ def _may_be(how: Native, request: Request) -> bool:
     taken = re.compile(rf"def \w+\(\s*{first}\b[^)]*,\s*{second}\b")
     with suppress(OSError, ValueError):
         return taken.search(Path(path).read_text("utf-8")) is not None
-    return False  # it cannot be read, which is said next
+    return False  # it cannot be read, which is reported next
