@@ -32,6 +32,7 @@ def draw_ahead(request: Request, checks: Iterable[Check], is_enough: Callable[[]
     how = Native()
     if is_enough() or not _may_be(how, request):
         return
+    # Spaces are the same in each of the usual modes.
     claim = Claim(
         target=request.target,
         function=how.usual_name,

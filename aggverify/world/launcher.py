@@ -33,7 +33,7 @@ from aggverify.world.local_template import LocalTemplate
 from aggverify.world.options import MAX_RANKS, MOST_HELPERS, Options
 from aggverify.world.process_inspector import HERE
 from aggverify.world.sandbox import Sandbox
-from aggverify.world.starting import start
+from aggverify.world.starting import no_room, start
 from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
 
@@ -62,7 +62,7 @@ class ForkServer:
         try:
             self._started = start(self.mark, inside)
         except OSError as error:
-            raise _no_room(error) from None
+            raise no_room(error) from None
         self._process, self._connection = self._started.process, self._started.connection
         self._ready = False
         self._closed = False
@@ -162,7 +162,7 @@ class ForkServer:
         try:
             link, (theirs, write, page) = open_link(0)
         except OSError as error:
-            raise _no_room(error) from None
+            raise no_room(error) from None
         link.sock.setblocking(True)
         template = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
         try:
@@ -218,7 +218,7 @@ class ForkServer:
                 elif not template.output.read():
                     poll.unregister(fd)
             if template.output.size > options.printed:
-                return _hung(template, "runaway", f"the import {printed(options.printed)}")
+                return template.hung("runaway", f"the import {printed(options.printed)}")
             now = clock.now()
             if clock.away:
                 clock.away = False
@@ -226,10 +226,10 @@ class ForkServer:
             if now >= watchdog.next_look:
                 if watchdog.blocked([template.pid], now):
                     text = f"the import sleeps or waits, for {options.import_patience:g} s so far"
-                    return _hung(template, "blocked", text)
+                    return template.hung("blocked", text)
                 if watchdog.cpu_since_progress().get(template.pid, 0) > options.import_seconds:
                     text = f"the import took {options.import_seconds:g} s of processor time so far"
-                    return _hung(template, "runaway", text)
+                    return template.hung("runaway", text)
 
     def _heard(
         self, template: LocalTemplate, decoder: wire.Decoder
@@ -315,7 +315,7 @@ class ForkServer:
                 self._exits[header["pid"]] = header["exit"]
                 self._excesses[header["pid"]] = ResourceOveruse(*header["excess"])
             if "refused" in header:
-                raise _no_room(OSError(*header["refused"]))
+                raise no_room(OSError(*header["refused"]))
             if (found := wanted(header)) is not None:
                 return found
 
@@ -396,17 +396,3 @@ class LocalLauncher:
         """End every process."""
         self._closed = True
         self._fork_server.close()
-
-
-def _no_room(error: OSError) -> PoolError:
-    what = "ranks cannot be started here"
-    if error.errno not in resource_headroom.NO_MORE:
-        return PoolError(f"{what}: {error}")
-    return PoolError(resource_headroom.without(what, error.strerror))
-
-
-def _hung(template: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
-    found = stacks.collect(
-        {0: (template.pid, template.recorder)}, lambda pid: HERE.ask(pid, wake=True)
-    )
-    return TemplateFailure(kind, message, threads_text(found.get(0, ())), template.output.drain())

@@ -6,13 +6,15 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from aggverify.world import answers, wire
+from aggverify.world import answers, stacks, wire
+from aggverify.world.evidence import threads_text
+from aggverify.world.faults import TemplateFailure
 from aggverify.world.in_flight import WorldKey
 from aggverify.world.launching import Ending, NoRoom
 from aggverify.world.link import CapturedOutput, Link, open_link
-from aggverify.world.process_inspector import LocalInspector
+from aggverify.world.process_inspector import HERE, LocalInspector
 from aggverify.world.rendezvous import Rendezvous
 
 
@@ -37,6 +39,12 @@ class LocalTemplate:
     def inspector(self) -> LocalInspector:
         """Shows the processes of its ranks."""
         return LocalInspector(self.pid)
+
+    def hung(self, kind: Literal["runaway", "blocked"], message: str) -> TemplateFailure:
+        """Return the failure of an import that does not end, with where it is."""
+        found = stacks.collect({0: (self.pid, self.recorder)}, lambda pid: HERE.ask(pid, wake=True))
+        text = threads_text(found.get(0, ()))
+        return TemplateFailure(kind, message, text, self.output.drain())
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
         """Files to poll, with what reads each: its messages, None where nothing more will come."""

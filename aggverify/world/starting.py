@@ -9,8 +9,9 @@ import subprocess
 import threading
 from dataclasses import dataclass
 
-from aggverify.world import groups, interpreter, linux, memory, sandbox
+from aggverify.world import groups, interpreter, linux, memory, resource_headroom, sandbox
 from aggverify.world.backends import BACKENDS
+from aggverify.world.faults import PoolError
 from aggverify.world.groups import Group
 from aggverify.world.options import LEAST_MEMORY, MOST_PROCESSES, SHARE_OF_MEMORY
 from aggverify.world.sandbox import Sandbox
@@ -91,3 +92,11 @@ def start(mark: str, inside: Sandbox | None) -> Started:
     if inside is not None:
         os.close(files[-1])
     return Started(process, ours, output, most, group, inside is not None)
+
+
+def no_room(error: OSError) -> PoolError:
+    """Return what is raised where a process cannot be started, with what there is too little of."""
+    what = "ranks cannot be started here"
+    if error.errno not in resource_headroom.NO_MORE:
+        return PoolError(f"{what}: {error}")
+    return PoolError(resource_headroom.without(what, error.strerror))

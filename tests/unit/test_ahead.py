@@ -15,13 +15,15 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run import ahead
 from aggverify.run.outcome.verdict import Exit
-from aggverify.run.planning.plan import plan
+from aggverify.run.planning.plan import looking_at_branches, plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search import drawing
 from aggverify.run.session import examine
 from tests.corpus.families import CORRECT
 from tests.mutants.conftest import subject_of
 
+BRANCHES = [check for check in CHECKS if check.looks_at_branches]
+"""Asks many others, one after another."""
 SOME = [check for check in CHECKS if check.name.startswith("independent_of_")]
 """Each has cases that it lists, and more that are drawn after them."""
 SEED = 76_543
@@ -64,7 +66,7 @@ def test_a_reducer_in_the_usual_signature_finds_its_cases_drawn(
 
 @pytest.mark.parametrize("turns", [0, 1, 4, 20])
 def test_nothing_more_is_drawn_once_ranks_can_be_had(turns: int, calls: list[Any]) -> None:
-    """Where a check draws thousands, neither."""
+    """Nor among the thousands that one check may draw."""
     asked = count()
     request = Request("a.module", seed=SEED + 2 + turns, profile="thorough")
     ahead.draw_ahead(request, CHECKS, lambda: next(asked) >= turns)
@@ -108,24 +110,48 @@ def test_lists_of_checks_that_draw_nothing_are_left_alone() -> None:
     )
 
 
-def test_all_that_is_started_ahead_of_checks_that_pass_is_asked_for(
-    executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, taken = [], []
-    begin_ahead, begun = Executor.begin_ahead, Executor.begun
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[Any]]:
+    """What was started ahead, and of it what was asked for then."""
+    kept: list[Any] = []
+    taken: list[Any] = []
+    begin_ahead, ask = Executor.begin_ahead, Executor.begun
 
     def keeping(self: Executor, *given: Any) -> None:
         kept.append(given[1])
         begin_ahead(self, *given)
 
     def taking(self: Executor, *given: Any) -> Any:
-        found = begun(self, *given)
+        found = ask(self, *given)
         taken.extend([given[1]] if found is not None else [])
         return found
 
     monkeypatch.setattr(Executor, "begin_ahead", keeping)
     monkeypatch.setattr(Executor, "begun", taking)
-    right = next(entry for entry in CORRECT if entry.convention == "native")
-    verdict = examine(subject_of(right, executor), executor, checks=SOME)
+    return kept, taken
+
+
+def _right(function: str, executor: Executor) -> Subject:
+    return subject_of(next(e for e in CORRECT if e.function == function), executor)
+
+
+def test_all_that_is_started_ahead_of_checks_that_pass_is_asked_for(
+    executor: Executor, begun: tuple[list[Any], list[Any]]
+) -> None:
+    verdict = examine(_right("other_order", executor), executor, checks=SOME)
     assert verdict.exit is Exit.CONFORMS
-    assert kept == taken and len(kept) == 3 * len(SOME) - 2, "first looks are ahead, too"
+    kept, taken = begun
+    # A first look at each but the first, what each draws, and what each but the first lists.
+    assert kept == taken and len(kept) == 3 * len(SOME) - 2
+
+
+@pytest.mark.thorough
+def test_of_those_that_look_at_branches_each_starts_the_next(
+    executor: Executor, begun: tuple[list[Any], list[Any]]
+) -> None:
+    subject = _right("other_order", executor)
+    assert examine(subject, executor, checks=[*BRANCHES, SOME[0]]).exit is Exit.CONFORMS
+    kept, taken = begun
+    looks = len(looking_at_branches(subject))
+    # What the first check draws, each look but the first, what the other lists, what it draws.
+    assert kept == taken and len(kept) == 1 + looks - 1 + 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.world import LocalLauncher, Options, Pool
+from aggverify.world import GLOO, LocalLauncher, Options, Pool
 from tests.world.conftest import job, opened
 
 LIMIT = 0.4
@@ -53,6 +53,15 @@ def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
         assert len(template.run([job("nothing", 2)])) == 1
         assert len(second.run([job("nothing", 2)])) == 1
         assert launcher._fork_server.alive
+    launcher.close()
+
+
+def test_ranks_are_ready_once_torch_is_imported() -> None:
+    launcher = LocalLauncher()
+    with Pool(launcher=launcher) as pool:
+        assert not pool.ready
+        launcher.require(GLOO)
+        assert pool.ready
     launcher.close()
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from aggverify.steps.case import Case
+
+if TYPE_CHECKING:
+    from aggverify.run.search.runner import CheckRun
 
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
-T = TypeVar("T")
 
 
 def nothing() -> None:
@@ -27,14 +29,21 @@ def doubling(cases: Iterable[Case]) -> Iterator[list[Case]]:
         size = min(2 * size, LAST_BATCH)
 
 
+class Look(NamedTuple):
+    """A check, and cases that it is to look at."""
+
+    run: CheckRun
+    cases: Sequence[Case]
+
+
 def ahead(
-    portions: Iterable[T], begin: Callable[[T], None], after: Callable[[], None] = nothing
-) -> Iterator[tuple[T, Callable[[], None]]]:
-    """Yield each portion with what starts the next one; with the last one comes ``after``."""
-    last: list[T] = []
-    for portion in portions:
+    looks: Iterable[Look], after: Callable[[], None] = nothing
+) -> Iterator[tuple[Look, Callable[[], None]]]:
+    """Yield each look with what starts the next one; with the last one comes ``after``."""
+    last: list[Look] = []
+    for look in looks:
         if last:
-            yield last.pop(), partial(begin, portion)
-        last.append(portion)
+            yield last.pop(), partial(look.run.begin, look.cases)
+        last.append(look)
     if last:
         yield last.pop(), after

@@ -18,6 +18,7 @@ from aggverify.generation.backend import BACKEND, seeded
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.generation.stream import LAYOUTS, CaseStream
+from aggverify.run.search.batches import nothing
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
 from aggverify.steps.case import Case
 
@@ -94,7 +95,7 @@ def search(
     deadline: float = math.inf,
     least: int = 0,
     clock: Callable[[], float] = time.monotonic,
-    then: Callable[[], None] = lambda: None,
+    then: Callable[[], None] = nothing,
 ) -> Finding | None:
     """Return the finding on the smallest of the first cases that fail, or None.
 

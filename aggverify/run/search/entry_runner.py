@@ -35,10 +35,10 @@ from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import ReportedFinding, summary, why
 from aggverify.run.planning.plan import PlannedCheck, looking_at_branches
-from aggverify.run.search.batches import ahead
+from aggverify.run.search.batches import Look, ahead
 from aggverify.run.search.dedup import raised_at
 from aggverify.run.search.example_database import NOTHING, StoredExamples, findings_again
-from aggverify.run.search.runner import CheckRun, Look
+from aggverify.run.search.runner import CheckRun
 from aggverify.run.search.triage import Evidence, triage_finding
 from aggverify.steps.case import Case
 
@@ -182,9 +182,7 @@ def _found_on_branches(
 
 def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Finding] | None:
     """Return the first other check that finds something on cases that take every branch."""
-    for (other, mine), following in ahead(
-        _on_branches(run, skip), lambda look: look[0].begin(look[1]), run.then
-    ):
+    for (other, mine), following in ahead(_on_branches(run, skip), run.then):
         run.found = other.first_failure(mine, following)
         run.cases += other.cases
         run.judged += other.judged
@@ -206,7 +204,8 @@ def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
             entry.check, subject, space, run.executor, run.statistics, run.progress, run.look
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
-        yield other, [case for case in brought if case in space][: entry.check.max_stored]
+        mine = [case for case in brought if case in space]
+        yield Look(other, mine[: entry.check.max_stored])
 
 
 def _taking_branches(run: CheckRun) -> Iterator[Case]:

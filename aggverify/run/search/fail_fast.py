@@ -16,8 +16,8 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
-from aggverify.run.search.batches import FIRST_BATCH, ahead
-from aggverify.run.search.runner import CheckRun, Look
+from aggverify.run.search.batches import FIRST_BATCH, Look, ahead
+from aggverify.run.search.runner import CheckRun
 from aggverify.run.search.triage import is_steady
 from aggverify.steps.case import Case
 
@@ -33,9 +33,7 @@ def first_failure(
     None where nothing is found, and where ranks do not get through or report something else the
     next time, which the checks look into.
     """
-    for (run, cases), following in ahead(
-        _looks(entries, executor, statistics), lambda look: look[0].begin(look[1])
-    ):
+    for (run, cases), following in ahead(_looks(entries, executor, statistics)):
         deadline.look()
         finding = run.first_failure(cases, following)
         if any(fault.kind != "exception" for fault in run.failures):
@@ -50,11 +48,12 @@ def first_failure(
 def _looks(
     entries: Sequence[PlannedCheck], executor: Executor, statistics: RunStatistics
 ) -> Iterator[Look]:
+    """Yield each check that costs little with its first cases that ask for nothing else."""
     for entry in entries:
         if entry.instead is None and entry.space is not None and _is_of_weights(entry.check):
             run = CheckRun(entry.check, entry.subject, entry.space, executor, statistics)
             bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
-            yield run, list(islice(bare, FIRST_BATCH))
+            yield Look(run, list(islice(bare, FIRST_BATCH)))
 
 
 def _is_of_weights(check: Check) -> bool:

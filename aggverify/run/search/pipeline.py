@@ -10,6 +10,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
 from aggverify.execution.kept import Submitted
+from aggverify.run.search.batches import nothing
 from aggverify.steps.case import Case
 
 JudgeCases = Callable[[Sequence[Case]], Sequence[Finding | None]]
@@ -68,7 +69,7 @@ class Pipeline:
         running, self._running = self._running, submitted
         return judged if running is None else _judged(before, running)
 
-    def rest(self, judged: Judged, then: Callable[[], None] = lambda: None) -> Judged:
+    def rest(self, judged: Judged, then: Callable[[], None] = nothing) -> Judged:
         """Return these results with those of what is still under way, as :meth:`drain` does.
 
         Where one is a finding already, nothing that keeps the rest from being judged takes it away.
@@ -85,7 +86,7 @@ class Pipeline:
         """Whether nothing is under way."""
         return self._running is None
 
-    def drain(self, then: Callable[[], None] = lambda: None) -> Judged:
+    def drain(self, then: Callable[[], None] = nothing) -> Judged:
         """Judge what is still under way.
 
         ``then`` is called once half of it is done without a failure, and may start what comes next.

@@ -389,9 +389,5 @@ class CheckRun:
         self._left = (case for case in rest if case in self.space)
 
 
-Look = tuple[CheckRun, Sequence[Case]]
-"""A check with cases that it is to look at."""
-
-
 def _flat(variants: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
     return list(chain.from_iterable(variants))
