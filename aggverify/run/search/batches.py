@@ -29,18 +29,18 @@ def doubling(cases: Iterable[Case]) -> Iterator[list[Case]]:
         size = min(2 * size, LAST_BATCH)
 
 
-class Look(NamedTuple):
-    """A check, and cases that it is to look at."""
+class NextCases(NamedTuple):
+    """A check, and the cases that it looks at next."""
 
     run: CheckRun
     cases: Sequence[Case]
 
 
 def ahead(
-    looks: Iterable[Look], after: Callable[[], None] = nothing
-) -> Iterator[tuple[Look, Callable[[], None]]]:
+    looks: Iterable[NextCases], after: Callable[[], None] = nothing
+) -> Iterator[tuple[NextCases, Callable[[], None]]]:
     """Yield each look with what starts the next one; with the last one comes ``after``."""
-    last: list[Look] = []
+    last: list[NextCases] = []
     for look in looks:
         if last:
             yield last.pop(), partial(look.run.begin, look.cases)

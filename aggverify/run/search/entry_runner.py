@@ -35,7 +35,7 @@ from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import ReportedFinding, summary, why
 from aggverify.run.planning.plan import PlannedCheck, looking_at_branches
-from aggverify.run.search.batches import Look, ahead
+from aggverify.run.search.batches import NextCases, ahead
 from aggverify.run.search.dedup import raised_at
 from aggverify.run.search.example_database import NOTHING, StoredExamples, findings_again
 from aggverify.run.search.runner import CheckRun
@@ -193,7 +193,7 @@ def on_branches(run: CheckRun, skip: Collection[str] = ()) -> tuple[CheckRun, Fi
     return None
 
 
-def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
+def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[NextCases]:
     """Yield the other checks, each with cases that take every branch brought into its space."""
     subject = run.subject
     cases = list(islice(_taking_branches(run), subject.claim.budget.branches))
@@ -205,7 +205,7 @@ def _on_branches(run: CheckRun, skip: Collection[str]) -> Iterator[Look]:
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
         mine = [case for case in brought if case in space]
-        yield Look(other, mine[: entry.check.max_stored])
+        yield NextCases(other, mine[: entry.check.max_stored])
 
 
 def _taking_branches(run: CheckRun) -> Iterator[Case]:

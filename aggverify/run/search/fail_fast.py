@@ -16,7 +16,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
-from aggverify.run.search.batches import FIRST_BATCH, Look, ahead
+from aggverify.run.search.batches import FIRST_BATCH, NextCases, ahead
 from aggverify.run.search.runner import CheckRun
 from aggverify.run.search.triage import is_steady
 from aggverify.steps.case import Case
@@ -47,13 +47,13 @@ def first_failure(
 
 def _looks(
     entries: Sequence[PlannedCheck], executor: Executor, statistics: RunStatistics
-) -> Iterator[Look]:
+) -> Iterator[NextCases]:
     """Yield each check that costs little with its first cases that ask for nothing else."""
     for entry in entries:
         if entry.instead is None and entry.space is not None and _is_of_weights(entry.check):
             run = CheckRun(entry.check, entry.subject, entry.space, executor, statistics)
             bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
-            yield Look(run, list(islice(bare, FIRST_BATCH)))
+            yield NextCases(run, list(islice(bare, FIRST_BATCH)))
 
 
 def _is_of_weights(check: Check) -> bool:
