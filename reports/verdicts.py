@@ -19,6 +19,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -37,7 +38,8 @@ def record(out: Path, part: str, only: str) -> None:
     with Pool(LIMITS) as pool, out.open("a", encoding="utf-8") as file:
         for name, request in list(wanted.items())[number - 1 :: count]:
             if name not in done:
-                row = judged(request, pool)
+                began = monotonic()
+                row = judged(request, pool) | {"seconds": round(monotonic() - began, 1)}
                 file.write(json.dumps({"name": name, **row}) + "\n")
                 file.flush()
                 print(name, row["exit"], table.summary(row), file=sys.stderr, flush=True)

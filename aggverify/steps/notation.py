@@ -73,8 +73,3 @@ def parse_micro_batches(text: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
         )
     except ValueError as error:
         raise InputError(f"not micro-batches: {text!r}; write for example '0,1 2 | 3 4'") from error
-
-
-def format_micro_batches(micro_batches: tuple[tuple[tuple[int, ...], ...], ...]) -> str:
-    """Return the text :func:`parse_micro_batches` reads."""
-    return " | ".join(" ".join(",".join(map(str, cell)) for cell in rank) for rank in micro_batches)

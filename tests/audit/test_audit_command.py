@@ -13,12 +13,19 @@ import pytest
 from tests.conftest import Cli
 
 LOOPS = Path(__file__).parent / "loops.py"
-RUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+FORKED = (sys.executable, LOOPS.with_name("forked.py"))
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def audited(cli: Cli, folder: Path, *said: str, job: Sequence[str | Path]) -> tuple[int, Any]:
-    """The exit code and the verdict of a job."""
-    ran = cli("audit", *said, "--report", "json,html,md,junit", "--", *RUN, *job)
+def audited(
+    cli: Cli,
+    folder: Path,
+    *said: str,
+    job: Sequence[str | Path],
+    started: Sequence[str | Path] = FORKED,
+) -> tuple[int, Any]:
+    """The exit code and the verdict of a job of two ranks."""
+    ran = cli("audit", *said, "--report", "json,html,md,junit", "--", *started, *job)
     document = json.loads((folder / ".aggverify" / "verdict.json").read_text())
     [verdict] = document["verdicts"]
     assert document["exit"] == ran.code, ran.err
@@ -39,7 +46,7 @@ def worst(verdict: Any) -> tuple[str, float]:
 @pytest.mark.thorough
 def test_a_run_is_recorded_judged_and_stored_as_a_case(cli: Cli, tmp_path: Path) -> None:
     said = ("--mode", "token_mean", "--engine", "ddp", "--verify-engine", "--probe-dir", "p")
-    code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, "ddp", ""])
+    code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, "ddp", ""], started=TORCHRUN)
     assert (code, found(verdict), verdict["executed"], verdict["worlds"]) == (0, [], 3, {"2": 3})
     told = {c["name"]: c["established"] for c in verdict["checks"] if c["established"]}
     assert told == {

@@ -24,19 +24,6 @@ SLOW = """
 """
 
 
-def run(cli: Cli, folder: Path, body: str, *options: str) -> None:
-    head = "import torch\n\n\ndef reduce(losses, batch):"
-    (folder / "r.py").write_text(head + body + MEAN)
-    how = ("--mode", "token_mean", "--engine", "sum", "--profile", "quick")
-    ran = cli("check", "r.py", *how, *options)
-    assert ran.code == 0, ran
-
-
-@pytest.mark.thorough
-def test_prompt_groups_of_one_size(cli: Cli, tmp_path: Path) -> None:
-    run(cli, tmp_path, PAIRS, "--group-size", "2", "--world", "2")
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "options"),
@@ -46,10 +33,14 @@ def test_prompt_groups_of_one_size(cli: Cli, tmp_path: Path) -> None:
         LATER(SLOW, ("--profile", "ci", "--max-examples", "3")),
     ],
 )
-def test_other_promises_and_slow_calls(
+def test_a_promise_is_kept_and_slow_calls_are_waited_for(
     cli: Cli, tmp_path: Path, body: str, options: tuple[str, ...]
 ) -> None:
-    run(cli, tmp_path, body, *options)
+    head = "import torch\n\n\ndef reduce(losses, batch):"
+    (tmp_path / "r.py").write_text(head + body + MEAN)
+    how = ("--mode", "token_mean", "--engine", "sum", "--profile", "quick")
+    ran = cli("check", "r.py", *how, *options)
+    assert ran.code == 0, ran
 
 
 @pytest.mark.exhaustive  # a loop takes its whole time limit, several times: minutes

@@ -117,12 +117,12 @@ def record(out: Path, part: str, only: str, golden: Mapping[str, Row], pool: Poo
     before = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     first = blind(golden)
     # A row whose first check is another one since is run again.
-    again, measured = stored()
+    again, _ = stored()
     kept = {name for name, (check, _) in again.items() if first.get(name) == check}
     done = kept | {json.loads(line).get("name") for line in before}
     asked, wanted = requests(), [r for r in first.items() if only in r[1]]
     with out.open("a", encoding="utf-8") as file:
-        if not measured and not before:
+        if not before:
             file.writelines(json.dumps(asdict(cost)) + "\n" for cost in costs(pool))
         for name, check in wanted[number - 1 :: count]:
             if name in done:

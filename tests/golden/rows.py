@@ -59,7 +59,7 @@ BESIDE = {"mode_without_effect": ("sample_mean",)}
 """Mutants that are wrong beside another mode only, with that mode."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
-``why`` of what could not be judged."""
+``why`` of what could not be judged; ``seconds`` that it took when it was recorded."""
 
 
 def requests() -> Mapping[str, Request]:

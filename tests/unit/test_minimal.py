@@ -16,7 +16,7 @@ from aggverify.generation.strategies import SEVERAL, cases, layouts, steps
 from aggverify.oracles import Step
 from aggverify.steps.case import Case, ranks_with_parts
 from aggverify.steps.layouts import Layout, token_owner
-from aggverify.steps.notation import format_micro_batches, format_step, parse_step
+from aggverify.steps.notation import format_step, parse_step
 from tests.conftest import SEEDS
 
 CALLS = 1200
@@ -67,7 +67,8 @@ def empty_shard(case: Case) -> bool:
 def text(case: Case) -> str:
     layout = case.layout
     sliced = f" cp {layout.cp_size} {layout.cp_kind}" if layout.cp_size > 1 else ""
-    return f"{format_step(case.step)} @ {format_micro_batches(layout.micro_batches)}{sliced}"
+    ranks = (" ".join(",".join(map(str, cell)) for cell in rank) for rank in layout.micro_batches)
+    return f"{format_step(case.step)} @ {' | '.join(ranks)}{sliced}"
 
 
 SMALLEST: list[tuple[str, Space, Callable[[Case], bool], str]] = [
