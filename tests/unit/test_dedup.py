@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+
 from aggverify.checks import Finding
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.search.dedup import same_failure
+from aggverify.run.search.dedup import same_cause, same_failure
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.world import Fault, Frame, Raised
+from aggverify.world.faults import FaultKind
 
 STEP = parse_step("1/11")
 CASE = Case(STEP, Layout.trivial(1), plain_losses(STEP))
@@ -57,6 +60,17 @@ def test_an_exception_is_its_type_and_line() -> None:
     assert not same_failure(one, raised("KeyError", "x['b']")) and not same_failure(
         one, raised("TypeError", "x")
     )
+
+
+@pytest.mark.parametrize("kind", ["diverged", "blocked", "died"])
+def test_what_a_rank_raised_while_others_waited_is_no_other_finding(kind: FaultKind) -> None:
+    """Whether it still came to that depends on when its ranks were stopped."""
+    one = replace(raised("RuntimeError", "dist.all_reduce(x)"), code="AGV404")
+    assert one.fault is not None
+    waits = replace(one, fault=replace(one.fault, kind=kind))
+    stopped = replace(one, fault=Fault(kind, 0, "rank 0 waits"))
+    assert same_failure(waits, stopped) and same_failure(stopped, waits)
+    assert same_cause(waits, stopped)
 
 
 def test_sums_have_no_token_and_are_measured_by_their_bound() -> None:

@@ -49,8 +49,13 @@ def _key(found: Finding) -> tuple[object, ...]:
 
 
 def raised_at(found: Finding) -> tuple[str, str] | None:
-    """Type and line of the exception that the finding is."""
-    error = None if found.fault is None else found.fault.error
+    """Type and line of the exception that the finding is.
+
+    Of ranks that wait for each other or issue different collectives, one may raise as well or be
+    stopped before it does: that comes and goes, and is not the finding.
+    """
+    fault = found.fault
+    error = None if fault is None or fault.kind != "exception" else fault.error
     return None if error is None else (error.type, error.candidate_line)
 
 
