@@ -29,6 +29,7 @@ SLOW = """
     ("body", "options"),
     [
         (PAIRS, ("--group-size", "2")),
+        (PAIRS, ("--group-size", "2", "--world", "2")),
         (SLOW, ()),
         LATER(SLOW, ("--profile", "ci", "--max-examples", "3")),
     ],

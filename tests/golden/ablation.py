@@ -112,7 +112,10 @@ def table(golden: Mapping[str, Row]) -> Iterator[str]:
 
 
 def record(out: Path, part: str, only: str, golden: Mapping[str, Row], pool: Pool) -> None:
-    """Run each row that has not been run without its first check, and append it as a line."""
+    """Run each row that has not been run without its first check, and append it as a line.
+
+    A new file begins with what each check costs today.
+    """
     number, count = map(int, part.split("/"))
     before = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
     first = blind(golden)

@@ -111,6 +111,19 @@ def test_what_differs_is_told(changed: dict[str, object], told: str) -> None:
     assert differs(row(), row(**changed)) == told
 
 
+def test_the_sample_shows_every_code_and_check_that_any_row_shows() -> None:
+    rows = {n: r for n, r in table.quick(GOLDEN).items() if table._kind(n) in table.SECONDS}
+    shown = {name: table._shown(name, row) for name, row in rows.items()}
+    assert set().union(*(shown[name] for name in SAMPLE)) == set().union(*shown.values())
+
+
+def test_of_rows_that_show_the_same_the_quickest_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "ALWAYS", ())
+    seconds = {"wrong a 0": 9.0, "wrong b 0": 1.0, "wrong c 1": 0.5}
+    rows = {name: row(check="c") | {"seconds": takes} for name, takes in seconds.items()}
+    assert sample(rows) == {"wrong b 0"}
+
+
 DOCUMENTS = documents.stored()
 
 

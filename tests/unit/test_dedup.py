@@ -65,12 +65,11 @@ def test_an_exception_is_its_type_and_line() -> None:
 @pytest.mark.parametrize("kind", ["diverged", "blocked", "died"])
 def test_what_a_rank_raised_while_others_waited_is_no_other_finding(kind: FaultKind) -> None:
     """Whether it still came to that depends on when its ranks were stopped."""
-    one = replace(raised("RuntimeError", "dist.all_reduce(x)"), code="AGV404")
-    assert one.fault is not None
-    waits = replace(one, fault=replace(one.fault, kind=kind))
-    stopped = replace(one, fault=Fault(kind, 0, "rank 0 waits"))
-    assert same_failure(waits, stopped) and same_failure(stopped, waits)
-    assert same_cause(waits, stopped)
+    stopped = Finding("AGV404", "c", "", CASE, "token_mean", fault=Fault(kind, 0, "rank 0 waits"))
+    error = Raised("RuntimeError", "", (Frame("r.py", 3, "reduce", "candidate", "all_reduce(x)"),))
+    raises = replace(stopped, fault=Fault(kind, 0, "rank 0 waits", errors={0: error}))
+    assert same_failure(raises, stopped) and same_failure(stopped, raises)
+    assert same_cause(raises, stopped)
 
 
 def test_sums_have_no_token_and_are_measured_by_their_bound() -> None:
