@@ -361,8 +361,9 @@ class LocalLauncher:
 
     @property
     def ready(self) -> bool:
-        """Whether it answers at once; False while it imports torch."""
-        return self._current().ready
+        """Whether it answers at once, or is gone and would be started by the next request; False
+        while it imports torch."""
+        return not self._fork_server.alive or self._fork_server.ready
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """Open a template process and return it once its handler is constructed."""

@@ -65,6 +65,18 @@ def test_ranks_are_ready_once_torch_is_imported() -> None:
     launcher.close()
 
 
+def test_a_launcher_that_is_gone_is_not_waited_for_nor_started_by_asking() -> None:
+    launcher = LocalLauncher()
+    with Pool(launcher=launcher) as pool:
+        gone = launcher._fork_server
+        gone.close()
+        assert pool.ready
+        assert launcher._fork_server is gone
+        launcher.require(GLOO)
+        assert launcher._fork_server.alive
+    launcher.close()
+
+
 def test_seconds_of_loading_are_told_apart() -> None:
     """``Prepares`` uses so much processor time before the first job of a rank, and only there."""
     with Pool(Options(cpu_seconds=LIMIT, silence=60.0)) as pool:
