@@ -361,8 +361,10 @@ class LocalLauncher:
 
     @property
     def ready(self) -> bool:
-        """Whether it answers at once, or is gone and would be started by the next request; False
-        while it imports torch."""
+        """Whether nothing is to be waited for: it answers at once, or is gone.
+
+        False while it imports torch. The next request starts another one where it is gone.
+        """
         return not self._fork_server.alive or self._fork_server.ready
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:

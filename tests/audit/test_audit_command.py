@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.choosing import LATER
 from tests.conftest import Cli
 
 LOOPS = Path(__file__).parent / "loops.py"
@@ -194,7 +195,7 @@ optimizer.step()
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("tokens", "code"), [(6, 0), (3, 1)])
+@pytest.mark.parametrize(("tokens", "code"), [LATER(6, 0), (3, 1)])
 def test_what_srun_starts_is_told_by_its_own_variables(
     cli: Cli, tmp_path: Path, tokens: int, code: int
 ) -> None:

@@ -180,7 +180,7 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", thorough_but(REDUCERS, lambda name: name == "native", ids=str)
+    "name", thorough_but(REDUCERS, lambda name: name == "native", ids=str, each=2)
 )  # fmt: skip
 def test_a_wrong_reducer_is_shown_and_a_right_one_is_right(
     name: str, cli: Cli, tmp_path: Path

@@ -28,7 +28,7 @@ SLOW = """
 @pytest.mark.parametrize(
     ("body", "options"),
     [
-        (PAIRS, ("--group-size", "2")),
+        LATER(PAIRS, ("--group-size", "2")),
         (PAIRS, ("--group-size", "2", "--world", "2")),
         (SLOW, ()),
         LATER(SLOW, ("--profile", "ci", "--max-examples", "3")),

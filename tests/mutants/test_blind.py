@@ -144,17 +144,16 @@ def test_a_right_one_is_right_on_every_witness(entry: Blind, shared_pool: Pool) 
     assert not _wrong(entry, tried, found)
 
 
-@pytest.mark.parametrize(
-    "entry", thorough_at_times([e for e in WRONG if e.wave == FIRST], 60, ids=name)
-)
+# Whole runs: the golden sample has some of the same kind.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("entry", [e for e in WRONG if e.wave == FIRST], ids=name)
 def test_a_wrong_one_of_the_first_wave_is_found(entry: Blind, shared_pool: Pool) -> None:
     exits, code, bug = judged(entry, 0, shared_pool)
     assert (exits == 1 and entry.is_cause(code, bug)) is not bool(entry.missed), (exits, code, bug)
 
 
-@pytest.mark.parametrize(
-    "entry", thorough_at_times([e for e in RIGHT if e.wave == FIRST], 40, ids=name)
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("entry", [e for e in RIGHT if e.wave == FIRST], ids=name)
 def test_a_right_one_of_the_first_wave_has_no_finding(entry: Blind, shared_pool: Pool) -> None:
     assert judged(entry, 0, shared_pool) == (0, "", "")
 

@@ -87,12 +87,12 @@ def test_every_mutant_is_killed_and_named_with_every_seed(family: ModuleType) ->
 
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 16, ids=name, marks=covering))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 31, ids=name, marks=covering))
 def test_a_right_reducer_is_not_blamed(entry: Correct, executor: Executor) -> None:
     assert every_finding(entry, executor, EXAMPLES) == []
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 18, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 37, ids=name))
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, executor: Executor) -> None:
     subject = subject_of(entry, executor)
     run = CheckRun(shapes.CHECK, subject, shapes.space(subject), executor, RunStatistics())
