@@ -46,7 +46,6 @@ _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
 )
-
 _OUTSIDE = (
     "the launcher could not enter its control group {}: memory and processes of ranks are "
     "counted twice a second instead of held by the kernel"
@@ -77,8 +76,8 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
-        return not self._closed and self._process.poll() is None
+        """Whether requests go to it: it runs, or has yet to say why it did not start."""
+        return not self._closed and not (self._ready and self._process.poll() is not None)
 
     @property
     def ready(self) -> bool:
@@ -259,8 +258,7 @@ class ForkServer:
             status = self._exit_status(template.number)
             crash, threads = stacks.parse(flight_recorder.dump(template.recorder))
             excess = self._excesses.pop(template.number, NO_EXCESS)
-            text = f"the process {exit_text(status)} while importing"
-            text = excess.text if excess else text
+            text = excess.text if excess else f"the process {exit_text(status)} while importing"
             shown = threads_text(threads, crash)
             return TemplateFailure("died", text, shown, template.output.drain(), status)
         if "error" in header:
@@ -290,7 +288,11 @@ class ForkServer:
 
     def _wait_until_ready(self) -> None:
         if not self._ready:
-            self._until(lambda message: message.get("ready"))
+            try:
+                self._until(lambda message: message.get("ready"))
+            except PoolError:
+                self.close()  # why is told once; the next request starts another one
+                raise
             self._ready = True
             group = self._started.group
             if group is not None and not group.holds(self._started.pid):
@@ -361,10 +363,7 @@ class LocalLauncher:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing is to be waited for: it answers at once, or is gone.
-
-        False while it imports torch. The next request starts another one where it is gone.
-        """
+        """Whether nothing is to be waited for; False while it imports torch."""
         return not self._fork_server.alive or self._fork_server.ready
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:

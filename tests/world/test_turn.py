@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from aggverify.world import GLOO, LocalLauncher, Options, Pool
+from aggverify.world import GLOO, LocalLauncher, Options, Pool, PoolError
+from tests.waiting import wait_until
 from tests.world.conftest import job, opened
 
 LIMIT = 0.4
@@ -74,6 +77,24 @@ def test_a_launcher_that_is_gone_is_not_waited_for_nor_started_by_asking() -> No
         assert launcher._fork_server is gone
         launcher.require(GLOO)
         assert launcher._fork_server.alive
+    launcher.close()
+
+
+def test_why_a_launcher_did_not_start_is_told_by_itself_however_late_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('broken')\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        launcher = LocalLauncher()
+    first = launcher._fork_server
+    assert wait_until(lambda: first._process.poll() is not None)
+    assert launcher.ready
+    with pytest.raises(PoolError, match="ranks need torch, which fails to import"):
+        launcher.require(GLOO)
+    assert launcher._fork_server is first
+    launcher.require(GLOO)
+    assert launcher._fork_server is not first, "the next request had more luck"
     launcher.close()
 
 
