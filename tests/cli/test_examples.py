@@ -74,7 +74,7 @@ QUICK_BROKEN = ("configured_window.py",)
 
 @pytest.mark.parametrize(
     "path",
-    thorough_but(CORRECT, lambda p: False, ids=name, each=18, always=lambda p: name(p) in KEPT),
+    thorough_but(CORRECT, lambda p: False, ids=name, each=40, always=lambda p: name(p) in KEPT),
 )
 def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
     ran = cli("check", path, *BRIEF)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapted import FRAMEWORKS, METHOD, NO_RATIO, VERL, Signature
-from tests.choosing import thorough_at_times
+from tests.choosing import LATER, thorough_at_times
 from tests.conftest import EXAMPLES, ROOT, Cli
 
 BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "2"]
@@ -118,7 +118,9 @@ def test_a_line_that_builds_the_object_of_a_method_is_left_to_the_person(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("returned", "written"), [(', {"kl": 0.0}', "loss[0]"), ("", "_object")])
+@pytest.mark.parametrize(
+    ("returned", "written"), [(', {"kl": 0.0}', "loss[0]"), LATER("", "_object")]
+)
 def test_a_loss_without_ratios_is_called_as_its_result_is(
     cli: Cli, tmp_path: Path, returned: str, written: str
 ) -> None:

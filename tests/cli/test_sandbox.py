@@ -256,7 +256,7 @@ ACTS = {
 }
 
 
-@pytest.mark.parametrize("name", thorough_at_times(ACTS, 2, ids=str))
+@pytest.mark.parametrize("name", thorough_at_times(ACTS, 4, ids=str))
 def test_what_fails_for_it_is_told_plainly(real: None, home: Path, name: str) -> None:
     act, told = ACTS[name]
     text = RIGHT.read_text().replace("def reduce(", "def _reduce(")

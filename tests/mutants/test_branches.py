@@ -56,7 +56,7 @@ def outcomes(entry: Branchy, module: str, pool: Pool, *checks: str) -> list[Outc
         WRONG,
         lambda e: e.function in QUICK,
         ids=name,
-        each=18,
+        each=40,
         always=lambda e: e.function == "long_ones_have_no_holes",
     ),
 )
@@ -70,7 +70,7 @@ def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=18)
+    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=40)
 )
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     for outcome in outcomes(entry, "right", shared_pool, entry.check):

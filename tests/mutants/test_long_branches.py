@@ -30,7 +30,7 @@ def outcome(function: str, pool: Pool) -> Outcome:
 @pytest.mark.parametrize(
     "function",
     thorough_but(
-        sorted(BROKEN), lambda _: False, ids=str, each=3, always="ignores_grad_output".__eq__
+        sorted(BROKEN), lambda _: False, ids=str, each=6, always="ignores_grad_output".__eq__
     ),
 )
 def test_a_branch_that_breaks_another_property_is_found(function: str, shared_pool: Pool) -> None:

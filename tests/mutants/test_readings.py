@@ -55,7 +55,7 @@ def verdict(executor: Executor, function: str, mode: str, policy: Policy) -> Run
     return examine(subject, executor)
 
 
-@pytest.mark.parametrize("row", thorough_at_times(READINGS, 3, ids=lambda row: row[0]))
+@pytest.mark.parametrize("row", thorough_at_times(READINGS, 6, ids=lambda row: row[0]))
 def test_the_reading_is_named_and_can_be_declared(
     executor: Executor, row: tuple[str, str, dict[str, str]]
 ) -> None:

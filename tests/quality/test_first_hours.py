@@ -24,7 +24,7 @@ def test_there_are_twenty() -> None:
     [
         *(pytest.param(hour, id=hour.name) for hour in NOTHING_JUDGED[1:3]),
         *thorough_at_times(
-            [h for h in FIRST_HOURS if h not in NOTHING_JUDGED[1:3]], 9, ids=lambda h: h.name
+            [h for h in FIRST_HOURS if h not in NOTHING_JUDGED[1:3]], 16, ids=lambda h: h.name
         ),
     ],
 )
