@@ -76,7 +76,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether requests go to it: it runs, or has yet to say why it did not start."""
+        """Whether requests go to it: it runs, or the next one reports why it did not start."""
         return not self._closed and not (self._ready and self._process.poll() is not None)
 
     @property
@@ -291,7 +291,7 @@ class ForkServer:
             try:
                 self._until(lambda message: message.get("ready"))
             except PoolError:
-                self.close()  # why is told once; the next request starts another one
+                self.close()  # the next request starts another one
                 raise
             self._ready = True
             group = self._started.group
