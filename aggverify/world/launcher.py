@@ -75,9 +75,9 @@ class ForkServer:
             wire.send(self._connection, {"sys_path": path, "preload": preload})
 
     @property
-    def alive(self) -> bool:
-        """Whether requests go to it: it runs, or the next one reports why it did not start."""
-        return not self._closed and not (self._ready and self._process.poll() is not None)
+    def gone(self) -> bool:
+        """Whether it is to be replaced; not where the next request reports why it did not start."""
+        return self._closed or (self._ready and self._process.poll() is not None)
 
     @property
     def ready(self) -> bool:
@@ -364,7 +364,7 @@ class LocalLauncher:
     @property
     def ready(self) -> bool:
         """Whether nothing is to be waited for; False while it imports torch."""
-        return not self._fork_server.alive or self._fork_server.ready
+        return self._fork_server.gone or self._fork_server.ready
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """Open a template process and return it once its handler is constructed."""
@@ -377,7 +377,7 @@ class LocalLauncher:
     def _current(self) -> ForkServer:
         if self._closed:
             raise PoolError("the pool is closed; make a new Pool()")
-        if not self._fork_server.alive:
+        if self._fork_server.gone:
             self._fork_server.close()
             self._fork_server = ForkServer(self.inside, self._preload)
         return self._fork_server

@@ -79,11 +79,7 @@ OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("act", "says"),
-    [
-        pytest.param("fork_without_end", CROWD, id="many"),
-        LATER("hold_without_end", HELD, id="much"),
-    ],
+    ("act", "says"), [("fork_without_end", CROWD), ("hold_without_end", HELD)], ids=["many", "much"]
 )
 @pytest.mark.parametrize("how", [LATER("in a group"), "counted", LATER("counted, another user")])
 def test_what_has_no_end_is_ended_and_the_rest_goes_on(

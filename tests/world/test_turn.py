@@ -55,7 +55,7 @@ def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
         second = opened(pool, "Skipper")
         assert len(template.run([job("nothing", 2)])) == 1
         assert len(second.run([job("nothing", 2)])) == 1
-        assert launcher._fork_server.alive
+        assert not launcher._fork_server.gone
     launcher.close()
 
 
@@ -76,7 +76,7 @@ def test_a_launcher_that_is_gone_is_not_waited_for_nor_started_by_asking() -> No
         assert pool.ready
         assert launcher._fork_server is gone
         launcher.require(GLOO)
-        assert launcher._fork_server.alive
+        assert not launcher._fork_server.gone
     launcher.close()
 
 
