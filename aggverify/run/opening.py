@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +44,6 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     request = placed(request, pool)
     with (
         in_time(),
-        interruptible(pool.turn),
         opened(
             pool,
             target.setup(),
@@ -55,15 +54,11 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
         other_path(
             pool, request.against, adapter=request.adapter, backend=request.ranks.backend
         ) as other,
-        frozen(),
+        judging(pool.turn),
     ):
         found = resolved(request, target, template, other)
-        try:
-            executor = Executor(template, None if other is None else other.executor)
-            yield taken(with_room(found, executor), executor), executor
-        except OracleError as error:
-            # A person's own oracle can be wrong on any step.
-            raise InputError(str(error)) from None
+        executor = Executor(template, None if other is None else other.executor)
+        yield taken(with_room(found, executor), executor), executor
 
 
 def placed(request: Request, pool: Pool) -> Request:
@@ -101,6 +96,19 @@ def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject,
         s if enough else s.knowing(room=size, no_room=why)
         for s, enough in zip(subjects, fits, strict=True)
     )
+
+
+@contextmanager
+def judging(turn: Callable[[], None]) -> Iterator[None]:
+    """Hold what all judging needs: oracles that ``turn`` interrupts, and few looks for garbage.
+
+    Raises InputError for a person's own oracle, which can be wrong on any step.
+    """
+    try:
+        with interruptible(turn), frozen():
+            yield
+    except OracleError as error:
+        raise InputError(str(error)) from None
 
 
 @contextmanager

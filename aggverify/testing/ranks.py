@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from aggverify.checks import Check
 from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.deadline import NEVER
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS, RankKind
 from aggverify.execution.subject import Subject
+from aggverify.run.ahead import draw_ahead
 from aggverify.run.opening import OtherPath, opened, other_path, placed, resolved, with_room
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
@@ -49,13 +52,15 @@ class SharedRanks:
         self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
         self._failed: dict[Key, AggverifyError] = {}
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Raise OutOfTime at the deadline."""
         self.deadline.check()
 
-    def of(self, wanted: Request) -> Loaded:
+    def of(self, wanted: Request, checks: Iterable[Check]) -> Loaded:
         """Return the request's reducer, loaded; too many loaded ones end the least recently used.
 
-        Raises AggverifyError, every time the same for what could not be imported once.
+        ``checks``: the next to be judged, whose cases are drawn while torch is imported. Raises
+        AggverifyError, every time the same for what could not be imported once.
         """
         if wanted.sandbox:
             raise InputError("sandbox is for aggverify check: a test runs in one process with it")
@@ -68,21 +73,21 @@ class SharedRanks:
         while len(self._loaded) >= MOST_REDUCERS:
             self._loaded.popitem(last=False)[1].stack.close()
         try:
-            self._loaded[key] = self._opened(wanted)
+            self._loaded[key] = self._opened(wanted, checks)
         except AggverifyError as error:
             self._failed[key] = error
             raise
         return self._loaded[key]
 
-    def _opened(self, wanted: Request) -> Loaded:
+    def _opened(self, wanted: Request, checks: Iterable[Check]) -> Loaded:
         target, paths = parse_target(wanted.target), [path for path in sys.path if path]
-        if self._pool is None:
-            self._pool = Pool(replace(LIMITS, turn=self._turn))
-        wanted = placed(wanted, self._pool)
+        pool = self._pool = self._pool or Pool(replace(LIMITS, turn=self.turn))
+        draw_ahead(wanted, checks, is_enough=lambda: pool.ready)
+        wanted = placed(wanted, pool)
         with ExitStack() as stack:
             template = stack.enter_context(
                 opened(
-                    self._pool,
+                    pool,
                     target.setup(),
                     paths,
                     ranks=wanted.ranks,
@@ -91,7 +96,7 @@ class SharedRanks:
             )
             other = stack.enter_context(
                 other_path(
-                    self._pool,
+                    pool,
                     wanted.against,
                     paths,
                     adapter=wanted.adapter,

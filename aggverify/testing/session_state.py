@@ -15,9 +15,8 @@ from aggverify.execution.deadline import NEVER, Deadline
 from aggverify.execution.subject import Subject
 from aggverify.files import os_error_text
 from aggverify.model import Verdict
-from aggverify.oracles import OracleError
 from aggverify.report.document import written
-from aggverify.run.opening import in_time
+from aggverify.run.opening import in_time, judging
 from aggverify.run.outcome import store
 from aggverify.run.outcome.events import Event, Finished
 from aggverify.run.outcome.store import StoredCase
@@ -180,13 +179,17 @@ class SessionState:
         self._ranks.deadline = deadline
         try:
             with in_time():
-                loaded = self._ranks.of(wanted)
-                subject = _chosen(loaded.subjects(wanted), cell).noting(*notes)
-                return examine(
-                    subject, loaded.executor, emit, checks=checks, before=before, deadline=deadline
-                )
-        except OracleError as error:  # a person's own oracle can be wrong on any step
-            raise InputError(str(error)) from None
+                loaded = self._ranks.of(wanted, checks)
+                with judging(self._ranks.turn):
+                    subject = _chosen(loaded.subjects(wanted), cell).noting(*notes)
+                    return examine(
+                        subject,
+                        loaded.executor,
+                        emit,
+                        checks=checks,
+                        before=before,
+                        deadline=deadline,
+                    )
         finally:
             self._ranks.deadline = NEVER
 

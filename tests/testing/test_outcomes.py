@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from aggverify.world import linux
+from aggverify.checks import Check
+from aggverify.run.planning.request import Request
+from aggverify.testing import ranks
+from aggverify.world import Pool, linux
 from tests.cli.test_compiled import WRONG, reducer
 from tests.conftest import EXAMPLES
 from tests.testing.conftest import WITHIN, Suite
@@ -152,10 +156,45 @@ def test_compiled_everywhere_where_that_is_said(suite: Suite) -> None:
     ran.stdout.fnmatch_lines(["*_ test_compiled[[]weights_are_the_modes[]] _*"])
 
 
-def test_an_import_that_takes_too_long_is_an_error_in_time(suite: Suite) -> None:
-    made = suite("test_it = aggverify.conformance('slow.py', checks='weights_are_the_modes')")
-    (made.path / "slow.py").write_text("import time\ntime.sleep(100)\n")
-    ran = made.runpytest_inprocess(*WITHIN, "--aggverify-max-time", "2")
+HANGS = "while True: pass\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("right.py", HANGS, "--max-time was over before anything could be judged"),
+        ("oracle.py", f"def weights(step):\n    {HANGS}", "right.py: not judged: out of time"),
+    ],
+    ids=["an_import", "an_oracle"],
+)
+def test_what_takes_too_long_is_an_error_in_time(
+    suite: Suite, name: str, text: str, why: str
+) -> None:
+    made = suite(
+        "test_it = aggverify.conformance('right.py', checks='weights_are_the_modes',"
+        " oracle='oracle.py')"
+    )
+    (made.path / "oracle.py").write_text("def weights(step):\n    return []\n")
+    (made.path / name).write_text(text)
+    ran = made.runpytest_inprocess(*WITHIN, "--aggverify-max-time", "5")
     ran.assert_outcomes(errors=1)
-    ran.stdout.fnmatch_lines(["*--max-time was over before anything could be judged*"])
+    ran.stdout.fnmatch_lines([f"*{why}"])
     assert ran.duration < 50
+
+
+def test_what_tests_ask_for_is_drawn_while_torch_is_imported(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[list[str], bool]] = []
+
+    def drawing(request: Request, checks: Iterable[Check], is_enough: Callable[[], bool]) -> None:
+        drawn.append(([check.name for check in checks], is_enough()))
+
+    monkeypatch.setattr(ranks, "draw_ahead", drawing)
+    monkeypatch.setattr(Pool, "ready", False)
+    names = ["weights_are_the_modes", "linear_in_the_losses"]
+    made = suite(f"test_it = aggverify.conformance('right.py', checks={names})")
+    (made.path / "right.py").write_text("1 / 0\n")
+    made.runpytest_inprocess(*WITHIN).assert_outcomes(errors=1, skipped=1)
+    assert [sorted(asked) for asked, _ in drawn] == [sorted(names)]
+    assert not drawn[0][1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aggverify.errors import InputError
+from aggverify.oracles import OracleError
 from aggverify.run import opening
 
 
@@ -49,3 +51,10 @@ def test_what_somebody_else_has_frozen_stays(monkeypatch: pytest.MonkeyPatch) ->
     with opening.frozen():
         pass
     assert gc.frozen
+
+
+def test_an_oracle_that_is_wrong_is_wrong_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "gc", gc := Collector())
+    with pytest.raises(InputError, match=r"^no weight for token 3$"), opening.judging(lambda: None):
+        assert gc.frozen == 1000
+        raise OracleError("no weight for token 3")
