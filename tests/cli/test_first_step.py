@@ -210,7 +210,7 @@ def test_a_test_of_every_mode_is_one_of_those_that_are_taken(
     ranks = SharedRanks()
     try:
         wanted = Request("r.py:agg_loss", max_world=1)
-        found = ranks.of(wanted).subjects(wanted)
+        found = ranks.of(wanted, ()).subjects(wanted)
     finally:
         ranks.close()
     assert [s.mode for s in found] == ["token_mean", "sequence_sum", "token_sum"]
