@@ -80,30 +80,27 @@ def summary(row: Row) -> str:
     return f"{' '.join(code for code, *_ in kept['codes']) or '-'} {kept['bug']}".strip()
 
 
-SECONDS = {"wrong": 4.5, "right": 5.0, "mutant": 5.5}
-"""About what a row takes, by kind, whose seconds were not recorded with it."""
+SAMPLED = ("wrong", "right", "mutant")
+"""Kinds of rows that the sample is of: examples have commands of their own among the tests."""
 
 
 def sample(rows: Mapping[str, Row]) -> set[str]:
     """Rows of the first seed in which every code and check stands that a mutant or a corpus has,
     and every exit code of both: always the one that adds most for its time.
 
-    Examples have commands of their own among the tests. Every bug as well would take ten minutes of
-    two cores: the exhaustive suite has them.
+    Every bug as well would take ten minutes of two cores: the exhaustive suite has them.
     """
     first = (n for n in sorted(quick(rows)) if n in ALWAYS or n.endswith(" 0"))
-    shown = {name: _shown(name, rows[name]) for name in first if _kind(name) in SECONDS}
+    shown = {name: _shown(name, rows[name]) for name in first if _kind(name) in SAMPLED}
     chosen = set(ALWAYS)
     left = set().union(*shown.values()).difference(*(shown[name] for name in ALWAYS))
     while left:
-        best = max(shown, key=lambda name: len(shown[name] & left) / _seconds(name, rows[name]))
+        best = max(
+            shown, key=lambda name: len(shown[name] & left) / max(0.1, rows[name]["seconds"])
+        )
         chosen.add(best)
         left -= shown[best]
     return chosen
-
-
-def _seconds(name: str, row: Row) -> float:
-    return max(0.1, row.get("seconds", SECONDS[_kind(name)]))
 
 
 def _kind(name: str) -> str:
