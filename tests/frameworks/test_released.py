@@ -126,7 +126,6 @@ def test_what_is_released(
     assert said in ran.out
 
 
-@pytest.mark.thorough
 def test_a_custom_loss_that_tinker_s_client_runs(pytestconfig: pytest.Config, shell: Cli) -> None:
     """Traced by the client, and run by its handle for each datum of a call."""
     [needs] = (target.needs for target in targets() if target.adapter == "tinker.py")

@@ -18,7 +18,6 @@ ADAPTER = "reports/adapters/torchrl_grpo.py"
 
 
 @pytest.mark.network
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [

@@ -156,19 +156,19 @@ def test_compiled_everywhere_where_that_is_said(suite: Suite) -> None:
     ran.stdout.fnmatch_lines(["*_ test_compiled[[]weights_are_the_modes[]] _*"])
 
 
-HANGS = "while True: pass\n"
+HANGS = "__import__('time').sleep(600)\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "why"),
+    ("name", "text", "seconds", "why"),
     [
-        ("right.py", HANGS, "--max-time was over before anything could be judged"),
-        ("oracle.py", f"def weights(step):\n    {HANGS}", "right.py: not judged: out of time"),
+        ("right.py", HANGS, "2", "--max-time was over before anything could be judged"),
+        ("oracle.py", f"def weights(step):\n    {HANGS}", "5", "right.py: not judged: out of time"),
     ],
     ids=["an_import", "an_oracle"],
 )
 def test_what_takes_too_long_is_an_error_in_time(
-    suite: Suite, name: str, text: str, why: str
+    suite: Suite, name: str, text: str, seconds: str, why: str
 ) -> None:
     made = suite(
         "test_it = aggverify.conformance('right.py', checks='weights_are_the_modes',"
@@ -176,7 +176,7 @@ def test_what_takes_too_long_is_an_error_in_time(
     )
     (made.path / "oracle.py").write_text("def weights(step):\n    return []\n")
     (made.path / name).write_text(text)
-    ran = made.runpytest_inprocess(*WITHIN, "--aggverify-max-time", "5")
+    ran = made.runpytest_inprocess(*WITHIN, "--aggverify-max-time", seconds)
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines([f"*{why}"])
     assert ran.duration < 50

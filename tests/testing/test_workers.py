@@ -105,7 +105,8 @@ SessionState._verified = timed
 @pytest.mark.thorough
 def test_a_worker_that_would_wait_for_a_run_begins_another_one(suite: Suite) -> None:
     modes = "['token_mean', 'sample_mean', 'prompt_mean']"
-    made = suite(f"test_it = aggverify.conformance('right.py', modes={modes}, max_examples=2)")
+    brief = "profile='quick', max_examples=2, world=2"
+    made = suite(f"test_it = aggverify.conformance('right.py', modes={modes}, {brief})")
     made.makeconftest(TIMED)
     ran = made.runpytest_subprocess("-n", "2", "--dist", "load", "-p", "no:randomly")
     assert ran.parseoutcomes()["passed"] > 15, ran.stdout.str()
