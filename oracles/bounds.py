@@ -95,12 +95,20 @@ def _check_amplification(amplification: Fraction | int) -> None:
         raise OracleError(f"amplification is at least 1, got {amplification!r}")
 
 
-def may_overflow(magnitude: Fraction, roundings: int, precision: Precision) -> bool:
+def may_overflow(
+    magnitude: Fraction,
+    roundings: int,
+    precision: Precision,
+    *,
+    amplification: Fraction | int = 1,
+) -> bool:
     """Whether a quantity of this exact magnitude could be infinite after k roundings.
 
     Where it can, no bound holds for what is computed from it: a finding about range, not rounding.
+    ``amplification`` as in :func:`weight_bound`.
     """
-    return abs(magnitude) * (1 + relative(roundings, precision)) >= precision.overflow_at
+    error = weight_bound(magnitude, roundings, precision, amplification=amplification)
+    return abs(magnitude) + error >= precision.overflow_at
 
 
 def smallest_caught(bound: Fraction) -> Fraction | float:

@@ -94,17 +94,15 @@ def chain(
     """Computed and exact product of rounded steps; the largest product of later factors; and
     whether an exact intermediate value could overflow."""
     computed: Fraction | None = Fraction(1)
-    exact, could_overflow, applied = Fraction(1), False, []
+    exact, could_overflow, amplification = Fraction(1), False, Fraction(1)
     for count, (factor, divide) in enumerate(factors, 1):
-        applied.append(1 / factor if divide else factor)
-        exact *= applied[-1]
-        could_overflow |= may_overflow(exact, count, precision)
+        applied = 1 / factor if divide else factor
+        exact *= applied
+        if count > 1:  # what follows the first rounding, or one since
+            amplification = max(Fraction(1), amplification * applied)
+        could_overflow |= may_overflow(exact, count, precision, amplification=amplification)
         if computed is not None:
-            computed = precision.round(computed * applied[-1])
-    later, amplification = Fraction(1), Fraction(1)
-    for factor in reversed(applied[1:]):
-        later *= factor
-        amplification = max(amplification, later)
+            computed = precision.round(computed * applied)
     return computed, exact, amplification, could_overflow
 
 
@@ -140,6 +138,18 @@ def test_an_underflow_that_is_multiplied_needs_the_amplification() -> None:
         assert error <= weight_bound(exact, 2, precision, amplification=amplification)
         worst = max(worst, error)
     assert worst > short
+
+
+def test_an_underflow_that_is_multiplied_may_overflow() -> None:
+    # Subnormal after five roundings; what is lost there is a hundredth of the product at the end.
+    precision = PRECISIONS["float16"]
+    upwards = (674, Fraction(1, 2), Fraction(361, 8), Fraction(32, 997), 1389, 1449)
+    steps = [28, Fraction(1, 40), 387, Fraction(1, 2668), Fraction(1, 61632), 40, *upwards]
+    factors = [(Fraction(step), False) for step in steps]
+    computed, exact, amplification, could_overflow = chain(factors, precision)
+    assert computed is None and could_overflow
+    assert not may_overflow(exact, len(factors), precision), "by its own roundings alone"
+    assert may_overflow(exact, len(factors), precision, amplification=amplification)
 
 
 @every
