@@ -163,7 +163,11 @@ HANGS = "__import__('time').sleep(600)\n"
     ("name", "text", "seconds", "why"),
     [
         ("right.py", HANGS, "2", "--max-time was over before anything could be judged"),
-        ("oracle.py", f"def weights(step):\n    {HANGS}", "5", "right.py: not judged: out of time"),
+        pytest.param(
+            *("oracle.py", f"def weights(step):\n    {HANGS}"),
+            *("5", "right.py: not judged: out of time"),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["an_import", "an_oracle"],
 )

@@ -179,6 +179,7 @@ def test_limits_are_all_numbers_and_can_be_sent() -> None:
     assert not sent.keys() & {"turn", "backend", "sandbox", "preload"}
 
 
+@pytest.mark.thorough
 def test_a_job_may_have_its_own_budget(play: Template) -> None:
     """The usual one is a second, and not looked at all the time."""
     endless, heavy = (job("compute", 1, seconds=seconds) for seconds in (60, 1.4))
