@@ -136,6 +136,7 @@ def test_what_is_accepted_is_shown_and_fails_nothing(cli: Cli) -> None:
     assert f"AGV101 waives 1 finding: {reason}" in ran.out
 
 
+@pytest.mark.thorough
 def test_a_waiver_for_nothing_is_said(cli: Cli) -> None:
     path = EXAMPLES / "native" / "sum" / "token_mean.py"
     ran = cli("check", path, *BRIEF, "--accept", "AGV206:abc=gone", "--world", "1")

@@ -211,6 +211,7 @@ def test_check_names_the_command_that_shows_it(cli: Cli, tmp_path: Path, text: s
     assert {path.name for path in tmp_path.iterdir()} <= {"r.py", ".aggverify", "__pycache__"}
 
 
+@pytest.mark.thorough
 def test_a_check_without_a_case_shows_how_what_ranks_print_begins(cli: Cli, tmp_path: Path) -> None:
     right = "def reduce(losses, batch):\n    print()\n    print('n is', batch.num_tokens)\n"
     right += "    return losses[batch.mask.bool()].sum() / max(batch.num_tokens, 1)\n"

@@ -185,6 +185,7 @@ def test_what_raises_in_one_dimension_does_not_hide_another(executor: Executor) 
     assert verdict.checks[-1].state is State.OK, verdict.checks[-1]
 
 
+@pytest.mark.thorough
 def test_the_first_wrong_term_does_not_hide_the_second(executor: Executor) -> None:
     about = subject("two_terms", "token_mean", "kl", "entropy")
     found = outcome(executor, about, terms.CHECK).findings
