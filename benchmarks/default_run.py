@@ -6,12 +6,14 @@ Each is a command as a person gives it, from its start, with its own imports; wh
 as it comes. Every command is run ROUNDS times, and ``import torch`` before and after each, since a
 shared machine is at times half as fast: a ratio is that to the mean of these two. Medians are
 shown. Modules are compiled once, as where they are installed, whatever this machine says of that.
+Processor time is that of all processes: over the number of cores it is what no run can be below.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -43,10 +45,16 @@ def import_torch() -> float:
     return time.perf_counter() - start
 
 
-def timed(arguments: Sequence[str]) -> tuple[float, float, int]:
-    """Seconds until the first finding is shown (of a right one: inf) and until the end, and the
-    exit code."""
-    start, first = time.perf_counter(), float("inf")
+def processor_time() -> float:
+    """Seconds of it that all processes have taken which this one has started, and which ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def timed(arguments: Sequence[str]) -> tuple[tuple[float, float, float], int]:
+    """Seconds until the first finding is shown (of a right one: inf), until the end, and of
+    processor time; and the exit code."""
+    start, first, before = time.perf_counter(), float("inf"), processor_time()
     command = [sys.executable, "-u", "-m", "aggverify", "check", *arguments]
     with subprocess.Popen(
         command,
@@ -60,30 +68,31 @@ def timed(arguments: Sequence[str]) -> tuple[float, float, int]:
         for line in running.stdout:
             if SHOWN.search(line):
                 first = min(first, time.perf_counter() - start)
-    return first, time.perf_counter() - start, running.returncode
+    seconds = first, time.perf_counter() - start, processor_time() - before
+    return seconds, running.returncode
 
 
-def median(arguments: Sequence[str], wanted: int) -> tuple[float, float]:
-    """Of several runs, the first finding and the end in imports; each must end as it should."""
-    imports, firsts, ends = [import_torch()], [], []
+def medians(arguments: Sequence[str], wanted: int) -> tuple[float, float, float]:
+    """Of several runs, what ``timed`` returns in imports; each must end as it should."""
+    imports, rounds = [import_torch()], []
     for _ in range(ROUNDS):
-        first, end, code = timed(arguments)
+        seconds, code = timed(arguments)
         if code != wanted:
             raise SystemExit(f"{' '.join(arguments)} ended with {code}, not {wanted}")
         imports.append(import_torch())
         torch = statistics.mean(imports[-2:])
-        firsts.append(first / torch)
-        ends.append(end / torch)
-    return statistics.median(firsts), statistics.median(ends)
+        rounds.append([each / torch for each in seconds])
+    first, end, processor = map(statistics.median, zip(*rounds, strict=True))
+    return first, end, processor
 
 
 def main() -> None:
     print(f"{os.cpu_count()} cores; x: times import torch")
     for what, arguments in RIGHT:
-        _, end = median(arguments, 0)
-        print(f"right, {what}: {end:.1f} x")
+        _, end, processor = medians(arguments, 0)
+        print(f"right, {what}: {end:.1f} x, processor time {processor:.1f} x")
     for name in WRONG:
-        first, end = median([str(EXAMPLES / "broken" / f"{name}.py")], 1)
+        first, end, _ = medians([str(EXAMPLES / "broken" / f"{name}.py")], 1)
         print(f"{name}: first finding after {first:.1f} x, all after {end:.1f} x")
 
 

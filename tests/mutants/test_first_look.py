@@ -76,9 +76,19 @@ def test_its_cases_are_not_run_twice(shared_pool: Pool) -> None:
     assert [c.cases for c in whole.checks] == [c.cases for part in parts for c in part.checks]
 
 
-@pytest.mark.parametrize("function", ["counts_calls", "raises", "right"])
-def test_state_and_exceptions_are_left_to_their_checks(
-    shared_pool: Pool, tmp_path: Path, function: str
+@pytest.mark.parametrize(
+    ("function", "seen"),
+    [
+        ("right", None),
+        ("counts_calls", None),
+        ("raises", None),
+        ("ends", None),
+        ("parts", "AGV404"),
+        ("parts_the_second_time", None),
+    ],
+)
+def test_ranks_that_wait_are_seen_and_state_and_exceptions_left_to_their_checks(
+    shared_pool: Pool, tmp_path: Path, function: str, seen: str | None
 ) -> None:
     path = tmp_path / "reducers.py"
     path.write_text(REDUCERS)
@@ -86,7 +96,8 @@ def test_state_and_exceptions_are_left_to_their_checks(
     subject = Subject.of(replace(claim, budget=Budget("quick", max_examples=5)))
     with opened(shared_pool, {"path": str(path)}) as template:
         entries = plan(subject, CHECKS).entries
-        assert first_failure(entries, Executor(template), RunStatistics(), NEVER) is None
+        found = first_failure(entries, Executor(template), RunStatistics(), NEVER)
+        assert (found and found.code) == seen
 
 
 @pytest.mark.thorough
@@ -140,6 +151,11 @@ def test_what_was_told_is_in_the_verdict_whenever_it_is_stopped(shared_pool: Poo
 
 
 REDUCERS = '''
+import os
+
+import torch
+import torch.distributed as dist
+
 CALLS = []
 
 
@@ -155,4 +171,24 @@ def counts_calls(losses, batch):
 
 def raises(losses, batch):
     raise KeyError("loss_mask")
+
+
+def parts(losses, batch):
+    """One rank of several issues a collective that the others leave out."""
+    if dist.get_rank() == 1:
+        dist.all_reduce(torch.zeros(1))
+    return right(losses, batch)
+
+
+def parts_the_second_time(losses, batch):
+    """Not in ranks that have run nothing."""
+    CALLS.append(1)
+    return right(losses, batch) if len(CALLS) < 2 else parts(losses, batch)
+
+
+def ends(losses, batch):
+    """One rank of several ends, as one does that the machine has no room for."""
+    if dist.get_rank() == 1:
+        os._exit(1)
+    return right(losses, batch)
 '''

@@ -1,7 +1,8 @@
 """A first look at weights, before any check is run.
 
-What is wrong on a plain case is reported within a second, not when its check has its turn. That
-check finds it again and names it, or one that comes before it does.
+What is wrong on a plain case is reported within a second, not when its check has its turn. So is
+what has ranks wait for each other, in which every check before it would lose seconds. That check
+finds it again and names it, or one that comes before it does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import PlannedCheck
 from aggverify.run.search.batches import FIRST_BATCH, NextCases, ahead
 from aggverify.run.search.runner import CheckRun
-from aggverify.run.search.triage import is_steady
+from aggverify.run.search.triage import confirm, is_steady
 from aggverify.steps.case import Case
 
 
@@ -30,19 +31,25 @@ def first_failure(
 ) -> Finding | None:
     """Return the first finding on the first cases of each entry, if it comes back in fresh ranks.
 
-    None where nothing is found, and where ranks do not get through or report something else the
-    next time, which the checks look into.
+    None where nothing is found, and where ranks end, run away or report something else the next
+    time, which the checks look into.
     """
     for (run, cases), following in ahead(_looks(entries, executor, statistics)):
         deadline.look()
         finding = run.first_failure(cases, following)
-        if any(fault.kind != "exception" for fault in run.failures):
-            executor.calm()
-            return None
         fails = finding is not None and finding.traits.effect is Effect.FAILS
+        if any(fault.kind != "exception" for fault in run.failures):
+            is_there = finding is not None and fails and _waits(finding) and confirm(run, finding)
+            executor.calm()
+            return finding if is_there else None
         if finding is not None and fails and finding.observed is not None:
             return finding if is_steady(run, finding) else None
     return None
+
+
+def _waits(finding: Finding) -> bool:
+    """Whether ranks wait for each other in it, which shows at once and is nobody else's doing."""
+    return finding.fault is not None and finding.fault.kind in ("blocked", "diverged", "disagree")
 
 
 def _looks(
