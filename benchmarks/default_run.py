@@ -32,7 +32,13 @@ RIGHT = (
         ["tests.corpus.blind.worlds.nodes:two_levels", "--mode", "token_mean"],
     ),
 )
-WRONG = ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
+WRONG = (
+    *(
+        (name, [str(EXAMPLES / "broken" / f"{name}.py")])
+        for name in ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
+    ),
+    ("ranks wait for each other", ["tests.corpus.blind.ids.owners:prompts_agreed_on_by_ranks"]),
+)
 SHOWN = re.compile(r"\] AGV\d+ ")
 """A finding among the lines of progress."""
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -91,9 +97,9 @@ def main() -> None:
     for what, arguments in RIGHT:
         _, end, processor = medians(arguments, 0)
         print(f"right, {what}: {end:.1f} x, processor time {processor:.1f} x")
-    for name in WRONG:
-        first, end, _ = medians([str(EXAMPLES / "broken" / f"{name}.py")], 1)
-        print(f"{name}: first finding after {first:.1f} x, all after {end:.1f} x")
+    for what, arguments in WRONG:
+        first, end, _ = medians(arguments, 1)
+        print(f"{what}: first finding after {first:.1f} x, all after {end:.1f} x")
 
 
 if __name__ == "__main__":
