@@ -48,7 +48,7 @@ def first_failure(
 
 
 def _waits(finding: Finding) -> bool:
-    """Whether ranks wait for each other in it, which shows at once and is nobody else's doing."""
+    """Whether ranks wait for each other in it, which shows at once and is the code's own doing."""
     return finding.fault is not None and finding.fault.kind in ("blocked", "diverged", "disagree")
 
 
