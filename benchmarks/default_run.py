@@ -32,13 +32,10 @@ RIGHT = (
         ["tests.corpus.blind.worlds.nodes:two_levels", "--mode", "token_mean"],
     ),
 )
-WRONG = (
-    *(
-        (name, [str(EXAMPLES / "broken" / f"{name}.py")])
-        for name in ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
-    ),
-    ("ranks wait for each other", ["tests.corpus.blind.ids.owners:prompts_agreed_on_by_ranks"]),
-)
+BROKEN = ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
+WRONG = {name: [str(EXAMPLES / "broken" / f"{name}.py")] for name in BROKEN} | {
+    "ranks wait for each other": ["tests.corpus.blind.ids.owners:prompts_agreed_on_by_ranks"]
+}
 SHOWN = re.compile(r"\] AGV\d+ ")
 """A finding among the lines of progress."""
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -97,7 +94,7 @@ def main() -> None:
     for what, arguments in RIGHT:
         _, end, processor = medians(arguments, 0)
         print(f"right, {what}: {end:.1f} x, processor time {processor:.1f} x")
-    for what, arguments in WRONG:
+    for what, arguments in WRONG.items():
         first, end, _ = medians(arguments, 1)
         print(f"{what}: first finding after {first:.1f} x, all after {end:.1f} x")
 

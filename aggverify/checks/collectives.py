@@ -17,8 +17,6 @@ from aggverify.steps.case import Case
 SAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"
 CODE = "AGV405"
-_KINDS = ("blocked", "diverged", "disagree")
-"""Kinds of failure of a world whose ranks do not act in the same way."""
 
 
 def space(subject: Subject) -> Space | None:
@@ -35,7 +33,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     The world compares their traces group by group.
     """
     [ran] = executions
-    if ran.failure is None or ran.failure.kind not in _KINDS:
+    if ran.failure is None or not ran.failure.is_between_ranks:
         return None
     return failure_finding(SAME, subject, ran)
 

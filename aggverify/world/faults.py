@@ -157,6 +157,11 @@ class Fault:
         """Whether the handler itself complains of what the code under test did."""
         return self.error is not None and bool(self.error.breach)
 
+    @property
+    def is_between_ranks(self) -> bool:
+        """Whether ranks wait for each other in it, or differ in collectives or in results."""
+        return self.kind in ("blocked", "diverged", "disagree")
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, as fault.json has it; what is per rank as pairs of rank and value."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}

@@ -164,8 +164,10 @@ HANGS = "__import__('time').sleep(600)\n"
     [
         ("right.py", HANGS, "2", "--max-time was over before anything could be judged"),
         pytest.param(
-            *("oracle.py", f"def weights(step):\n    {HANGS}"),
-            *("5", "right.py: not judged: out of time"),
+            "oracle.py",
+            f"def weights(step):\n    {HANGS}",
+            "5",
+            "right.py: not judged: out of time",
             marks=pytest.mark.thorough,
         ),
     ],

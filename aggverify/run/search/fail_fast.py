@@ -1,8 +1,8 @@
 """A first look at weights, before any check is run.
 
-What is wrong on a plain case is reported within a second, not when its check has its turn. So is
-what has ranks wait for each other, in which every check before it would lose seconds. That check
-finds it again and names it, or one that comes before it does.
+What is wrong on a plain case is reported within a second, not when its check has its turn. That
+check finds it again and names it, or one that comes before it does. Ranks that wait for each other
+are reported here as well: each check that comes first would lose seconds by them.
 """
 
 from __future__ import annotations
@@ -39,17 +39,21 @@ def first_failure(
         finding = run.first_failure(cases, following)
         fails = finding is not None and finding.traits.effect is Effect.FAILS
         if any(fault.kind != "exception" for fault in run.failures):
-            is_there = finding is not None and fails and _waits(finding) and confirm(run, finding)
+            seen = finding if finding is not None and fails and _is_there(run, finding) else None
             executor.calm()
-            return finding if is_there else None
+            return seen
         if finding is not None and fails and finding.observed is not None:
             return finding if is_steady(run, finding) else None
     return None
 
 
-def _waits(finding: Finding) -> bool:
-    """Whether ranks wait for each other in it, which shows at once and is the code's own doing."""
-    return finding.fault is not None and finding.fault.kind in ("blocked", "diverged", "disagree")
+def _is_there(run: CheckRun, finding: Finding) -> bool:
+    """Whether ranks wait for each other or differ, and do so again in fresh ones.
+
+    Other failures take longer to confirm, or may be another program's doing.
+    """
+    fault = finding.fault
+    return fault is not None and fault.is_between_ranks and confirm(run, finding)
 
 
 def _looks(
