@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from aggverify.run.planning.request import Request
 from tests.golden.rows import BY_DEFAULT, Row
 
 STORED = Path(__file__).parent / "verdicts.json.xz"
@@ -81,33 +82,58 @@ def summary(row: Row) -> str:
 
 
 SAMPLED = ("wrong", "right", "mutant")
-"""Kinds of rows that the sample is of: examples have commands of their own among the tests."""
+"""Kinds of rows that run as a whole: examples have commands of their own among the tests."""
 
 
-def sample(rows: Mapping[str, Row]) -> set[str]:
-    """Rows of the first seed in which every code and check stands that a mutant or a corpus has,
-    and every exit code of both: always the one that adds most for its time.
+def whole(rows: Mapping[str, Row]) -> set[str]:
+    """Rows of the first seed that the thorough suite runs as they are.
 
-    Every bug as well would take ten minutes of two cores: the exhaustive suite has them.
+    They have every exit code of each kind, and every number of findings.
     """
-    first = (n for n in sorted(quick(rows)) if n in ALWAYS or n.endswith(" 0"))
-    shown = {name: _shown(name, rows[name]) for name in first if _kind(name) in SAMPLED}
-    chosen = set(ALWAYS)
-    left = set().union(*shown.values()).difference(*(shown[name] for name in ALWAYS))
+    shown: dict[str, set[object]] = {
+        n: {(_kind(n), rows[n]["exit"]), len(rows[n]["findings"])}
+        for n in _first_seed(rows)
+        if _kind(n) in SAMPLED
+    }
+    return {*ALWAYS, *_cheapest(shown, rows, ALWAYS)}
+
+
+def by_one_check(rows: Mapping[str, Row], asked: Mapping[str, Request]) -> dict[str, str]:
+    """Rows of the first seed that the thorough suite runs with one check alone, the one that finds
+    them first: a third of the time.
+
+    Beside those that run as a whole they show every code, check and known bug of any row, and every
+    convention and engine of a mutant.
+    """
+    run = whole(rows)
+    shown: dict[str, set[object]] = {}
+    for name in _first_seed(rows):
+        found = rows[name]["findings"][: None if name in run else 1]
+        if found:
+            kinds = ("code", "check", "bug")
+            shown[name] = {(kind, f[kind]) for f in found for kind in kinds if f[kind]}
+            if _kind(name) == "mutant":
+                shown[name].add((asked[name].convention, asked[name].engine))
+    chosen = _cheapest(shown, rows, run & shown.keys())
+    return {name: rows[name]["findings"][0]["check"] for name in chosen}
+
+
+def _first_seed(rows: Mapping[str, Row]) -> list[str]:
+    return [n for n in sorted(quick(rows)) if n in ALWAYS or n.endswith(" 0")]
+
+
+def _cheapest(
+    shown: Mapping[str, set[object]], rows: Mapping[str, Row], have: Iterable[str]
+) -> list[str]:
+    """Names that show all that these do not, always the one that adds most for its time."""
+    left = set().union(*shown.values()).difference(*(shown[name] for name in have))
+    chosen = []
     while left:
-        best = max(
-            shown, key=lambda name: len(shown[name] & left) / max(0.1, rows[name]["seconds"])
-        )
-        chosen.add(best)
-        left -= shown[best]
+        gain = {n: len(what & left) / max(0.1, rows[n]["seconds"]) for n, what in shown.items()}
+        chosen.append(max(gain, key=lambda name: gain[name]))
+        left -= shown[chosen[-1]]
     return chosen
 
 
 def _kind(name: str) -> str:
     return name.partition(" ")[0]
-
-
-def _shown(name: str, row: Row) -> set[tuple[str, object]]:
-    """Codes, checks and the exit code that the row shows."""
-    found = {(what, f[what]) for f in row["findings"] for what in ("code", "check")}
-    return found | {(_kind(name), row["exit"])}

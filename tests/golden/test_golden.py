@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,17 @@ import pytest
 from aggverify import model
 from aggverify.checks import CHECKS, check
 from aggverify.execution.limits import LIMITS
+from aggverify.run.planning.request import Request
 from aggverify.world import Pool
 from tests.conftest import ROOT
 from tests.golden import ablation, documents, table
 from tests.golden.rows import Row, judged, requests
-from tests.golden.table import differs, golden, sample
+from tests.golden.table import by_one_check, differs, golden, whole
 
 REQUESTS, GOLDEN = requests(), golden()
 ACCEPTED = tomllib.loads((Path(__file__).parent / "accepted.toml").read_text())["row"]
-SAMPLE = sample(GOLDEN)
-"""Run by the thorough suite; all others by the exhaustive one."""
+WHOLE, BY_ONE_CHECK = whole(GOLDEN), by_one_check(GOLDEN, REQUESTS)
+"""Run by the thorough suite; all rows, as a whole, by the exhaustive one."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def pool() -> Iterator[Pool]:
 
 def rows() -> list[object]:
     return [
-        pytest.param(name, marks=pytest.mark.thorough if name in SAMPLE else pytest.mark.exhaustive)
+        pytest.param(name, marks=pytest.mark.thorough if name in WHOLE else pytest.mark.exhaustive)
         for name in GOLDEN
     ]
 
@@ -45,6 +47,19 @@ def test_a_verdict_is_the_golden_one(name: str, pool: Pool) -> None:
     today = judged(REQUESTS[name], pool)
     assert differs(GOLDEN[name], today) == ACCEPTED.get(name, {}).get("differs", "")
     assert not any(found["refuted"] for found in today["findings"])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "check"), BY_ONE_CHECK.items())
+def test_one_check_alone_has_the_golden_finding(name: str, check: str, pool: Pool) -> None:
+    """The first of the row, down to the size of its smallest case."""
+    today = judged(replace(REQUESTS[name], only=(check,)), pool)
+    assert differs(first_of(GOLDEN[name]), first_of(today)) == ""
+    assert not any(found["refuted"] for found in today["findings"])
+
+
+def first_of(row: Row) -> Row:
+    return {**row, "findings": row["findings"][:1]}
 
 
 def test_every_reducer_has_its_rows() -> None:
@@ -112,17 +127,40 @@ def test_what_differs_is_told(changed: dict[str, object], told: str) -> None:
     assert differs(row(), row(**changed)) == told
 
 
-def test_the_sample_shows_every_code_and_check_that_any_row_shows() -> None:
-    rows = {n: r for n, r in table.quick(GOLDEN).items() if table._kind(n) in table.SAMPLED}
-    shown = {name: table._shown(name, row) for name, row in rows.items()}
-    assert set().union(*(shown[name] for name in SAMPLE)) == set().union(*shown.values())
+def test_every_exit_code_and_number_of_findings_stands_in_a_row_that_runs_as_a_whole() -> None:
+    rows = {n: r for n, r in table.quick(GOLDEN).items() if n.startswith(table.SAMPLED)}
+    for feature in (lambda n: (n.split()[0], rows[n]["exit"]), lambda n: len(rows[n]["findings"])):
+        assert {*map(feature, WHOLE)} == {*map(feature, rows)}
 
 
-def test_of_rows_that_show_the_same_the_quickest_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_shows_every_code_check_and_known_bug_that_any_row_shows() -> None:
+    """And every convention and engine of a mutant."""
+    run = [f for name in WHOLE for f in GOLDEN[name]["findings"]]
+    run += [GOLDEN[name]["findings"][0] for name in BY_ONE_CHECK]
+    every = [f for row in table.quick(GOLDEN).values() for f in row["findings"]]
+    for what in ("code", "check", "bug"):
+        assert {f[what] for f in run} == {f[what] for f in every}, what
+    mutants = {n: (r.convention, r.engine) for n, r in REQUESTS.items() if n.startswith("mutant")}
+    assert {role for n, role in mutants.items() if n in WHOLE | BY_ONE_CHECK.keys()} == {
+        *mutants.values()
+    }
+    assert not WHOLE & BY_ONE_CHECK.keys()
+
+
+def test_of_rows_that_show_the_same_the_quickest_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(table, "ALWAYS", ())
     seconds = {"wrong a 0": 9.0, "wrong b 0": 1.0, "wrong c 1": 0.5}
     rows = {name: row(check="c") | {"seconds": takes} for name, takes in seconds.items()}
-    assert sample(rows) == {"wrong b 0"}
+    assert whole(rows) == {"wrong b 0"}
+    assert by_one_check(rows, {}) == {}
+    hard = rows | {"hard d 0": row(check="d") | {"seconds": 3.0}}
+    assert by_one_check(hard, {}) == {"hard d 0": "d"}
+    mutant = {"mutant e 0": row(check="c") | {"seconds": 5.0}}
+    monkeypatch.setattr(table, "SAMPLED", ("wrong",))
+    asked = {"mutant e 0": Request("e.py", engine="sum")}
+    assert by_one_check(rows | mutant, asked) == {"mutant e 0": "c"}
 
 
 DOCUMENTS = documents.stored()
