@@ -85,6 +85,9 @@ def compare(
     if revisions:
         made = ComparisonPlan(targets, plan, baseline)
         found = _revisions(base, head, made, strict=strict, documents=documents)
+    elif base.endswith(".py") and head.endswith(".py"):
+        instead = f"aggverify check {head} --against {base}"
+        raise InputError(f"{base} and {head} are code, no verdict documents: {instead}")
     elif targets or plan or baseline:
         what = targets[0] if targets else plan[0] if plan else "--baseline"
         raise InputError(f"{what}: two documents are compared as they are; or say --revisions")

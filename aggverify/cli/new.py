@@ -72,6 +72,9 @@ def new(
         click.echo(f"written: {_shown(path)}")
     for name in found.left:
         click.echo(f"left to you: {name}")
+    if found.left:
+        first = next(iter(found.files.texts))
+        click.echo(f"  marked in {_shown(first)}, which fails until then")
     click.echo(f"\nnext: {found.files.command}" + _where(found.files.root))
     return ways_out.NO_JUDGEMENT if found.left else ways_out.CONFORMS
 

@@ -185,7 +185,12 @@ class Adapter:
         form = self.shape.value
         if parameter in self.known.arguments:
             known = self.known.arguments[parameter]
-            named = {"{losses}": Role.LOSSES, "-{losses}": Role.ADVANTAGES, "{masks}": Role.MASK}
+            named = {
+                "{losses}": Role.LOSSES,
+                "-{losses}": Role.ADVANTAGES,
+                "{zeros}": Role.LOG_PROBS,
+                "{masks}": Role.MASK,
+            }
             return tensor(form, named[known]) if known in named else known
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:

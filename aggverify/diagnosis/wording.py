@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aggverify.diagnosis.bugs.base import KnownBug
 from aggverify.diagnosis.forms import SIZES, ClosedForm
 from aggverify.diagnosis.terms import PLACES, TOKENS, Term
 from aggverify.execution.subject import Subject
@@ -121,3 +122,12 @@ def requirement(subject: Subject) -> str | None:
     weight = f"1 / ({' x '.join(below)})"
     counted = "counted once for the whole step"
     return f"return {subject.engine.required}, with w = {weight}, {counted} ({_LETTERS})"
+
+
+def fix(bug: KnownBug, subject: Subject) -> str:
+    """Return how the bug is mended under the subject's engine."""
+    factor = subject.engine.required.rpartition(" * sum(")[0]
+    if not (bug.times_the_engines_factor and factor):
+        return bug.fix
+    letters = ", ".join(text for text in _LETTERS.split(", ") if text[0] in factor)
+    return f"{bug.fix}, times {factor}" + (f" ({letters})" if letters else "")

@@ -24,6 +24,8 @@ class Tree:
     root: Path
     here: Path
     """The folder in it that the person stands in."""
+    top: Path
+    """The root of the person's own checkout."""
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a command that imports all of the repository from this tree.
@@ -39,9 +41,10 @@ class Tree:
 
     def _here(self, path: Path) -> Path:
         """Return a folder of the person's checkout as it is in this tree."""
-        top = repository()
         inside = path.resolve()
-        return self.root / inside.relative_to(top) if inside.is_relative_to(top) else path
+        if not inside.is_relative_to(self.top):
+            return path
+        return self.root / inside.relative_to(self.top)
 
 
 def _imported_from() -> Iterator[Path]:
@@ -59,6 +62,8 @@ def _imported_from() -> Iterator[Path]:
 
 def uncommitted(*revisions: str) -> bool:
     """Whether one of them is the checked-out commit while tracked files have other changes."""
+    if all(map(_is_folder, revisions)):
+        return False
     top = repository()
     if not git("status", "--porcelain", "--untracked-files=no", at=top):
         return False
@@ -125,28 +130,53 @@ _CLEANER = 'cat; rm -rf -- "$1"; git -C "$2" worktree prune'
 
 @contextlib.contextmanager
 def checked_out(*revisions: str) -> Iterator[tuple[Tree, ...]]:
-    """Give a tree for each revision, or folder that is there; nothing is left of it afterwards."""
-    top = repository()
-    inside = Path.cwd().resolve().relative_to(top)
+    """Give a tree for each revision, or folder that is there; nothing is left of it afterwards.
+
+    Folders alone may be compared outside of a repository.
+    """
+    here = Path.cwd().resolve()
+    top = _root_of(here) if all(map(_is_folder, revisions)) else repository()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary(top))
         yield tuple(
-            stack.enter_context(_tree(revision, top, inside, folder / str(n)))
+            _folder(revision, top, here)
+            if _is_folder(revision)
+            else stack.enter_context(_worktree(revision, top, here, folder / str(n)))
             for n, revision in enumerate(revisions)
         )
 
 
+def _folder(name: str, top: Path, here: Path) -> Tree:
+    """Take a whole checkout as it is, the part of it that the person stands in in their own.
+
+    Raises InputError for another folder below one: what it has is known by its path there.
+    """
+    folder = Path(name).resolve()
+    root = _root_of(folder)
+    inside = root / here.relative_to(top)
+    if folder not in (root, inside):
+        raise InputError(
+            f"{name} lies in the checkout {root}, so it is no state of it: give a git revision, or "
+            "a folder outside of it; or compare two files with aggverify check NEW --against OLD"
+        )
+    return Tree(name, root, inside if inside.is_dir() else root, top)
+
+
+def _root_of(folder: Path) -> Path:
+    """Return the root of the checkout that a folder is in; outside of one, the folder itself."""
+    try:
+        return Path(git("rev-parse", "--show-toplevel", at=folder)).resolve()
+    except InputError:
+        return folder
+
+
 @contextlib.contextmanager
-def _tree(revision: str, top: Path, inside: Path, folder: Path) -> Iterator[Tree]:
-    if _is_folder(revision):
-        root = Path(git("rev-parse", "--show-toplevel", at=Path(revision))).resolve()
-        yield Tree(revision, root, root / inside)
-        return
+def _worktree(revision: str, top: Path, here: Path, folder: Path) -> Iterator[Tree]:
     commit = _commit(revision, top)
     try:
         git("worktree", "add", "--quiet", "--detach", str(folder), commit, at=top)
         name = revision if commit.startswith(revision) else f"{revision} ({commit[:7]})"
-        yield Tree(name, folder, folder / inside)
+        yield Tree(name, folder, folder / here.relative_to(top), top)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(InputError):

@@ -18,7 +18,7 @@ from aggverify.files import put, write_inside
 from aggverify.model import Document, FindingRecord, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
-from aggverify.regression.git_worktrees import Tree, checked_out, repository, temporary, uncommitted
+from aggverify.regression.git_worktrees import Tree, checked_out, temporary, uncommitted
 from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import ComparisonPlan
 
@@ -50,7 +50,7 @@ def compared(
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """
-    with checked_out(base, head) as (before, after), temporary(repository()) as folder:
+    with checked_out(base, head) as (before, after), temporary(before.top) as folder:
         if uncommitted(base, head):
             progress("uncommitted changes are not compared: say . for the files as they are")
         sides: dict[str, list[Document]] = {"base": [], "head": []}

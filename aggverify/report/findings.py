@@ -10,6 +10,7 @@ from aggverify import model
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.codes import CODES, Effect
+from aggverify.diagnosis.wording import fix
 from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
@@ -76,7 +77,7 @@ def reported(
         off=d.off if d else None,
         diagnosis=d.sentence if d else None,
         suspects=report.suspects,
-        bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
+        bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, fix(bug, subject)) for bug in bugs),
         call=report.call,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_draft import Adapter
@@ -26,12 +27,23 @@ from aggverify.run.planning.engine import right_engines
 from aggverify.run.planning.identify import distinguishing_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin
-from aggverify.scaffold.variants import fillings, forms, meant, other_readings
+from aggverify.scaffold.variants import (
+    fillings,
+    forms,
+    log_prob_readings,
+    meant,
+    one_a_sample,
+    other_readings,
+)
 from aggverify.world import Pool, Template
 
 _OFFERED = "reduce_{}"
 FEW = 8
 """Ways to fill unknown parameters that are tried in every form; in the first, all are."""
+_ONE_A_SAMPLE = (
+    "advantages are one a sample here, so no per-token losses can be given: write an ADAPTER with "
+    '"gradient_of" (docs/frameworks/adapters.md)'
+)
 LONGEST = 200
 """Characters of a message on what went wrong."""
 
@@ -47,6 +59,8 @@ class Probed:
     engines: tuple[str, ...] = ()
     """Engines under which it is that mode in every layout tried, its usual one first."""
     ran: bool = False
+    weights: tuple[npt.NDArray[np.float64], ...] = field(default=(), compare=False)
+    """Of every step that it was called on."""
     among: Mapping[str, Probed] = field(default_factory=dict)
     """By mode, where several ways to fill parameters give several modes."""
 
@@ -62,18 +76,30 @@ class Probe:
     def run(self, known: CallHints) -> Probed:
         """Return the form in which it runs, with the filling of unknown parameters that fits."""
         adapter = Adapter(self.offer, known)
-        filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
+        ways = fillings if adapter.unknown else log_prob_readings
+        filled = list(ways(self.offer, known))
         if not filled:
             return Probed(known)
         trouble = ""
         for form in forms(known, several=adapter.usually_several):
             tried = self._tried(filled, form)
             if found := [p for p in tried if p.ran]:
-                return _chosen(found, known)
+                return self._per_token(_chosen(found, known))
             if not form.first:  # else it may be that there was nothing in front of others
                 trouble = trouble or tried[0].known.trouble
             filled = filled[:FEW]
         return Probed(replace(known, trouble=trouble))
+
+    def _per_token(self, chosen: Probed) -> Probed:
+        """Return what was chosen; with what is wrong where its advantages are one a sample."""
+        wanted = one_a_sample(self.offer, chosen.known)
+        if wanted is None or chosen.mode is not None or Adapter(self.offer, chosen.known).unknown:
+            return chosen
+        [other] = self._tried([wanted], chosen.known)
+        # One that takes one a token has no weights with one a row; one that takes both, the same.
+        if all(map(np.allclose, chosen.weights, other.weights)):
+            return chosen
+        return Probed(replace(chosen.known, trouble=_ONE_A_SAMPLE))
 
     def others(self, chosen: Probed) -> Mapping[str, Probed]:
         """Return, by parameter, what another plausible reading of a count gives.
@@ -118,16 +144,17 @@ class Probe:
         done = executor.run(_subject(self.offer, known, n, {}), distinguishing_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
+        weights = tuple(e.weights for e in done if e.weights is not None)
         claimed = claims(Adapter(self.offer, known))
         subject = _subject(self.offer, known, n, claimed)
         with suppress(AggverifyError):
             subject = identified(subject, executor)
         if subject.mode is None or subject.mode != (meant(self.offer, known) or subject.mode):
-            return Probed(known, ran=True)
+            return Probed(known, ran=True, weights=weights)
         right: tuple[str, ...] = ()
         with suppress(AggverifyError):
             right = right_engines(subject, executor)
-        return Probed(known, subject.mode, subject.divisor, right, ran=True)
+        return Probed(known, subject.mode, subject.divisor, right, ran=True, weights=weights)
 
 
 def _trouble(done: Sequence[Execution]) -> str:
@@ -161,7 +188,7 @@ def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     wanted = [p for p in found if p.mode is not None and known.mode in (None, p.mode)]
     best = [p for p in wanted if p.engines] or wanted
     if not best:
-        return found[0] if len(found) == 1 else Probed(known, ran=True)
+        return found[0] if len(found) == 1 else replace(found[-1], known=known)
     each = {p.mode: p for p in reversed(best) if p.mode is not None}
     if len(each) == 1 or not best[0].known.found:
         return best[0]

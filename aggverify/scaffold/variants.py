@@ -50,6 +50,44 @@ def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
         )
 
 
+def log_prob_readings(offer: Offer, known: CallHints) -> list[CallHints]:
+    """Return how log-probabilities without older ones may be read, the likelier one last.
+
+    ``exp(logp - logp.detach()) * advantages`` has the advantages' loss at any of them;
+    ``logp * advantages`` has none at 0, and is given the losses as log-probabilities.
+    """
+    adapter = Adapter(offer, known)
+    if not adapter.has_no_ratio:
+        return [known]
+    losses = {Role.LOG_PROBS: "{zeros}", Role.ADVANTAGES: "-{losses}"}
+    filled = {p: losses[what] for p in adapter.given if (what := role(p)) in losses}
+    at_zero = replace(
+        known, arguments={**filled, **known.arguments}, found=known.found | filled.keys()
+    )
+    return [at_zero, known]
+
+
+def one_a_sample(offer: Offer, known: CallHints) -> CallHints | None:
+    """Return a reading with one advantage a row, of which only the gradient shows weights.
+
+    None where it takes no advantages, or they cannot be that.
+    """
+    adapter = Adapter(offer, known)
+    form = adapter.shape
+    log_probs = [p for p in adapter.given if role(p) is Role.LOG_PROBS]
+    current = [p for p in log_probs if not any(word in p.lower() for word in _OTHER_POLICIES)]
+    advantages = [p for p in adapter.given if role(p) is Role.ADVANTAGES]
+    if form not in (CallForms.ROWS, CallForms.NUMBERS) or not (current and advantages):
+        return None
+    rows = form.value.losses
+    filled = dict.fromkeys(log_probs, f"{rows}.detach()")
+    filled |= {current[0]: "{losses}"}
+    filled |= dict.fromkeys(advantages, f"-{rows}.new_ones(len({rows}))")
+    return replace(known, arguments={**known.arguments, **filled})
+
+
+_OTHER_POLICIES = ("old", "ref", "rollout", "sampling", "inference", "teacher", "prox", "behav")
+"""In names of log-probabilities through which no gradient flows."""
 OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
     Role.TOKENS: ("sum(int(m.sum()) for m in batch.loss_masks)", "tokens of the micro-batch"),
     Role.SAMPLES: ("len(batch.loss_masks)", "rows of the micro-batch"),

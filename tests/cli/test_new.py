@@ -134,7 +134,48 @@ def test_a_loss_without_ratios_is_called_as_its_result_is(
     assert cli(*shlex.split(command)[1:], *BRIEF).code == 1
 
 
+RATIO = """
+import torch
+
+def grpo_loss(logps, old_logps, advantages, mask, num_tokens):
+    ratios = torch.exp(logps - old_logps) * advantages
+    return torch.where(mask.bool(), -ratios, 0.0).sum() / max(num_tokens, 1)
+"""
+ONE_A_ROW = RATIO.replace("* advantages", "* advantages.unsqueeze(1)")
+ON_POLICY = RATIO.replace("old_logps)", "logps.detach())").replace(" old_logps,", "")
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize("broken", [False, True], ids=["right", "wrong"])
+def test_advantages_of_whole_rows_are_no_losses_of_tokens(
+    broken: bool, cli: Cli, tmp_path: Path
+) -> None:
+    """Given one a token they are broadcast, and right weights would come out as wrong ones."""
+    source = ONE_A_ROW.replace("max(num_tokens, 1)", "mask.numel()") if broken else ONE_A_ROW
+    code, told, _ = begun(cli, tmp_path, source, "--mode", "token_mean", "--engine", "sum")
+    assert code == 2 and "left to you: the call" in told
+    assert "advantages are one a sample here" in told and '"gradient_of"' in told
+    assert "one a sample" in (tmp_path / "aggverify_grpo_loss.py").read_text()
+
+
+@pytest.mark.thorough
+def test_what_takes_advantages_of_both_forms_is_given_losses(cli: Cli, tmp_path: Path) -> None:
+    """A wrong one: no mode tells which form is right, and both have the same weights."""
+    source = RATIO.replace("max(num_tokens, 1)", "mask.numel()").replace(
+        "    ratios", "    advantages = advantages.view(len(mask), -1)\n    ratios"
+    )
+    code, told, _ = begun(cli, tmp_path, source, "--mode", "token_mean", "--engine", "sum")
+    assert code == 0 and "one a sample" not in told
+
+
+@pytest.mark.thorough
+def test_a_ratio_to_the_same_policy_has_the_losses_as_advantages(cli: Cli, tmp_path: Path) -> None:
+    code, told, command = begun(cli, tmp_path, ON_POLICY, "--engine", "sum")
+    assert code == 0 and "mode: token_mean\n" in told
+    assert "advantages = -rows (found by calling it)" in told
+    assert verdicts(cli, tmp_path, command) == (0, {"token_mean": []})
+
+
 @pytest.mark.thorough
 def test_a_call_that_never_ends_is_left_to_the_person_in_time(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -92,6 +92,38 @@ def test_an_editable_install_of_a_folder_below_is_that_of_the_tree(
         assert paths == [str(tree.root), str(tree.root / "rl")]
 
 
+def test_folders_outside_of_any_checkout_are_compared_as_they_are(
+    own: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "r.py").write_text(name)
+    assert not uncommitted("./old", "./new")
+    with checked_out("./old", str(tmp_path / "new")) as trees:
+        assert [(tree.here / "r.py").read_text() for tree in trees] == ["old", "new"]
+        paths = trees[0].environment()["PYTHONPATH"].split(os.pathsep)
+        assert paths == [str(tmp_path / "old")]
+
+
+def test_of_another_clone_the_same_part_is_compared(own: Repository, tmp_path: Path) -> None:
+    other = repository(tmp_path / "other", FILES)
+    os.chdir(own.path / "rl")
+    with checked_out("main", str(other.path), f"{other.path}/rl") as (_, whole, part):
+        assert (whole.root, whole.here) == (other.path, other.path / "rl")
+        assert (part.root, part.here) == (other.path, other.path / "rl")
+
+
+def test_a_folder_below_a_checkout_is_refused(own: Repository) -> None:
+    """Next to it lies a file of the same name, which is not the one that is meant."""
+    (own.path / "r.py").write_text(RIGHT)
+    refused = pytest.raises(InputError, match=r"^\./rl lies in the checkout .*--against OLD")
+    with refused, checked_out("main", "./rl"):
+        pass
+    (own.path / "r.py").unlink()
+
+
 def test_changes_that_are_in_no_revision_are_told_of(own: Repository) -> None:
     assert not uncommitted("main", "HEAD")
     (own.path / "rl" / "helper.py").write_text("ONE = 3\n")
@@ -190,6 +222,10 @@ def test_a_side_without_the_targets_verifies_nothing(
     [
         (["a.json", "b.json", "r.py"], "r.py: two documents are compared as they are"),
         (["a.json", "b.json", "--seed", "3"], "--seed: two documents are compared as they are"),
+        (
+            ["old.py", "new.py", "--seed", "3"],
+            "no verdict documents: aggverify check new.py",
+        ),
         (["main", "HEAD", "--revisions"], "say what to check"),
         (["a.json", "b.json", "--format", "htm"], "did you mean 'html'"),
     ],

@@ -10,8 +10,10 @@ import pytest
 
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose, merge_diagnoses
+from aggverify.diagnosis.bugs import BUGS
 from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.terms import TOKENS, Term
+from aggverify.diagnosis.wording import fix
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import hard_cases, plain_losses
@@ -173,3 +175,20 @@ def test_weights_that_depend_on_the_losses_explain_wrong_ones_that_nothing_else_
     assert merge_diagnoses([(wrong, None), (cause, None)]) == [None, None]
     own = Diagnosis("another", None, None, "another")
     assert merge_diagnoses([(wrong, own), (cause, known)]) == [own, known]
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ("sum", ""),
+        ("mean", ", times D*C (D data-parallel ranks, C context-parallel ranks)"),
+        ("megatron-sample", ", times N (N rollouts)"),
+        ("megatron-token", ", times (tokens of the step)"),
+    ],
+)
+def test_a_fix_is_the_whole_of_what_the_engine_asks_for(engine: str, told: str) -> None:
+    about = subject("token_mean", engine)
+    [divides] = (bug for bug in BUGS if bug.name == "mean-over-cells")
+    [other] = (bug for bug in BUGS if bug.name == "padded-width")
+    assert fix(divides, about) == divides.fix + told
+    assert fix(other, about) == other.fix

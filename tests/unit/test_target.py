@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,18 @@ def test_unusable_files(tmp_path: Path, content: bytes | None, message: str) -> 
         parse_target(str(path))
 
 
-def test_other_unusable_targets(tmp_path: Path) -> None:
+def test_other_unusable_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CandidateError, match=r"cannot read .*directory"):
         parse_target(f"{tmp_path}/")
     text = tmp_path / "reducer.txt"
     text.write_text("x")
     with pytest.raises(CandidateError, match="not a Python file"):
         parse_target(str(text))
+    notebook = tmp_path / "nb.ipynb"
+    notebook.write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CandidateError, match=r"not a Python file: nb\.ipynb"):
+        parse_target("nb.ipynb")
     with pytest.raises(CandidateError, match="not a target: 'a-b'"):
         parse_target("a-b")
 
@@ -104,6 +110,27 @@ def test_an_adapter_comes_with_how_to_save_it(tmp_path: Path) -> None:
         chosen("package.module", offer("agg_loss", "loss_mat", "loss_mask"))
     assert str(error.value).endswith("    aggverify check aggverify_agg_loss.py")
     assert "from package.module import agg_loss" in error.value.adapter
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        ({"modes": ("dapo",), "engine": "mean"}, {"mode": "token_mean", "engine": "mean"}),
+        ({"modes": ("constant",), "divisor": 8.0}, {"mode": "constant", "divisor": 8.0}),
+        ({"modes": ("token_mean", "sample_mean")}, {}),
+    ],
+)
+def test_an_adapter_declares_what_options_do(
+    tmp_path: Path, given: dict[str, Any], declared: dict[str, object]
+) -> None:
+    file = tmp_path / "losses.py"
+    file.touch()
+    request = Request(str(file), **given)
+    with pytest.raises(NoReducer) as error:
+        subjects(request, parse_target(str(file)), {"offers": [offer("f", "loss_mat", "mask")]})
+    about = error.value.adapter.partition("AGGVERIFY = ")[2].partition("\n}")[0] + "\n}"
+    found = ast.literal_eval(about)
+    assert {key: value for key, value in found.items() if key != "without"} == declared
 
 
 @pytest.mark.parametrize("stem", ["types", "torch", "class", "1st"])

@@ -40,6 +40,8 @@ class KnownBug(Part, frozen=True):
     whole_part: WholePart | None = None
     in_numbers: bool = False
     """Whether the finding's message has in numbers what ``sentence`` has in words."""
+    times_the_engines_factor: bool = False
+    """Whether what ``fix`` asks for is returned times the factor that the engine asks for."""
 
     @property
     def clues(self) -> Iterator[Clue]:

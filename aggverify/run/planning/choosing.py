@@ -18,6 +18,7 @@ from aggverify.conventions import (
     convention,
 )
 from aggverify.conventions.adapter_draft import adaptable, best
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted, adapter_file
 from aggverify.conventions.parameters import Role, role
 from aggverify.errors import CandidateError, NoReducer
@@ -40,21 +41,23 @@ def choose(
     description: Mapping[str, Any],
     wanted: str,
     among: Collection[Convention] | None = None,
+    hints: CallHints | None = None,
 ) -> Choice:
     """Return the reducer among what the module offers.
 
     Raises CandidateError with what stands there.
 
     ``wanted``: a convention's name, or ``auto``: one of ``among``, by default all that a signature
-    shows.
+    shows. ``hints``: what a person declares, for the adapter of one that has no convention.
     """
     offers = [Offer.from_json(data) for data in description["offers"]]
     known = by_shape() if among is None else [*among]
     conventions = known if wanted == "auto" else [convention(wanted)]
-    if target.name is not None:
-        choice = _named(target, offers, conventions, wanted)
-    else:
-        choice = _found(target, offers, conventions, wanted)
+    found = _named if target.name is not None else _found
+    choice = found(target, offers, conventions, wanted)
+    if choice is None:
+        about = [o for o in offers if target.name in (None, o.name)]
+        raise _nothing_found(target, about, conventions, hints or CallHints())
     by_position = bool(choice.convention.parameters)
     if by_position and (keyword := set(choice.offer.required) & set(choice.offer.keyword_only)):
         raise CandidateError(
@@ -67,8 +70,8 @@ def choose(
 
 def _named(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
-) -> Choice:
-    """Return the function that the person named, if it can be called at all."""
+) -> Choice | None:
+    """Return the function that the person named; None where no convention calls it."""
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
@@ -85,12 +88,12 @@ def _named(
         return shaped[0]
     if found.why_not and (wanted == "auto" or conventions[0].parameters):
         if found.owner:
-            raise _nothing_found(target, [found], conventions)
+            return None
         raise CandidateError(f"{target.text} {found.why_not}")
     # Convention and function are named: called as named, and where that fails it is a finding.
     if wanted != "auto" or _may_be_native(found):
         return _choice(found, conventions[0])
-    raise _nothing_found(target, [found], conventions)
+    return None
 
 
 def _may_be_native(offer: Offer) -> bool:
@@ -101,8 +104,8 @@ def _may_be_native(offer: Offer) -> bool:
 
 def _found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
-) -> Choice:
-    """Choose what has a convention's shape.
+) -> Choice | None:
+    """Choose what has a convention's shape; None where nothing has.
 
     The file's own functions go before imported ones and methods; then the usual name decides.
     """
@@ -123,7 +126,7 @@ def _found(
         raise CandidateError(_several(target, found))
     if wanted != "auto" and len(own) == 1:
         return _choice(own[0], conventions[0])
-    raise _nothing_found(target, offers, conventions)
+    return None
 
 
 def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
@@ -179,7 +182,7 @@ def _listed(offers: Sequence[Offer]) -> str:
 
 
 def _nothing_found(
-    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
+    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], hints: CallHints
 ) -> NoReducer:
     owners = {o.owner for o in offers}
     offers = [o for o in offers if not (o.why_not and o.name in owners)]
@@ -202,7 +205,7 @@ def _nothing_found(
             for how in by_shape_or_name(o)
         ]
     if (offer := nearest(own)) is not None:
-        adapter = adapted(offer, origin(target))
+        adapter = adapted(offer, origin(target), hints)
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     if any(o.why_not and not o.owner and _shaped([o], conventions) for o in own):
         return NoReducer("\n".join(parts))  # what stands in the way has been named

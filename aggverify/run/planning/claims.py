@@ -8,6 +8,7 @@ from typing import Any
 
 from aggverify import oracles
 from aggverify.conventions import EXPERTS, FEATURES
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor, is_nonlinear
@@ -18,6 +19,8 @@ from aggverify.execution.term_readings import TERM_READINGS, with_reading
 from aggverify.oracles import (
     FAMILIES,
     LEGACY,
+    MODES,
+    NAMES,
     PAIRED,
     OracleError,
     Policy,
@@ -88,11 +91,18 @@ def settings_note(request: Request) -> tuple[str, ...]:
     return (f"[tool.aggverify] in {request.settings_source} says {keys} (options go first)",)
 
 
+def _hints(request: Request) -> CallHints:
+    """Return what the options declare of a function that needs an adapter."""
+    modes = [translated(name).mode for name in request.modes if name in (*MODES, *NAMES)]
+    mode = modes[0] if len(modes) == 1 and modes[0] in MODES else None
+    return CallHints(mode=mode, engine=request.engine, divisor=request.divisor)
+
+
 def subjects(
     request: Request, target: Target, description: Mapping[str, Any]
 ) -> tuple[Subject, ...]:
     """One subject per mode; a single one with mode None when the mode is to be found out."""
-    choice = choose(target, description, request.called)
+    choice = choose(target, description, request.called, hints=_hints(request))
     own = own_names(choice.convention)
     named = dict(canonical(name, request.micro_batch_size, own) for name in request.modes)
     request = replace(request, modes=tuple(named))

@@ -38,7 +38,7 @@ class Target:
 def parse_target(text: str) -> Target:
     """Split a target and make sure a file exists and is Python; raises CandidateError."""
     head, name = split(text)
-    if is_path(head):
+    if is_path(head) or (Path(head).suffix and Path(head).is_file()):
         return Target(text, _readable(Path(head)), None, name)
     parts = head.split(".")
     if not all(part.isidentifier() for part in parts):
