@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from aggverify.conventions import adapter_forms
 from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, CallForms, CallHints, tensor
 from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
@@ -185,13 +186,8 @@ class Adapter:
         form = self.shape.value
         if parameter in self.known.arguments:
             known = self.known.arguments[parameter]
-            named = {
-                "{losses}": Role.LOSSES,
-                "-{losses}": Role.ADVANTAGES,
-                "{zeros}": Role.LOG_PROBS,
-                "{masks}": Role.MASK,
-            }
-            return tensor(form, named[known]) if known in named else known
+            named = adapter_forms.NAMED.get(known)
+            return known if named is None else tensor(form, named)
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:
             return parameter.upper()

@@ -75,6 +75,15 @@ EXPRESSIONS: Mapping[Role, str] = {
 }
 
 
+NAMED: Mapping[str, Role] = {
+    "{losses}": Role.LOSSES,
+    "-{losses}": Role.ADVANTAGES,
+    "{zeros}": Role.LOG_PROBS,
+    "{masks}": Role.MASK,
+}
+"""Expressions for tensors of whatever form the call has."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallHints:
     """What is known of a function that the names of its parameters do not show."""
