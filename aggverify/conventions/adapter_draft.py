@@ -12,8 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from aggverify.conventions import adapter_forms
-from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, CallForms, CallHints, tensor
+from aggverify.conventions.adapter_forms import (
+    EXPRESSIONS,
+    TAKEN,
+    CallForms,
+    CallHints,
+    in_form,
+    tensor,
+)
 from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
@@ -167,34 +173,28 @@ class Adapter:
     def called(self) -> str:
         """How the adapter calls it: a method, of the object that is built."""
         _, dot, rest = self.offer.name.partition(".")
-        return (
-            f"{OBJECT}.{rest.rpartition('.')[2]}"
-            if self.offer.owner
-            else self.imported + dot + rest
-        )
+        if self.offer.owner:
+            return f"{OBJECT}.{rest.rpartition('.')[2]}"
+        return self.imported + dot + rest
 
     @property
     def built(self) -> str:
         """How that object is built, with what it needs as arguments to be filled in."""
         rest = self.offer.owner.partition(".")[1:]
-        return "".join(
-            [self.imported, *rest, f"({', '.join(f'{n}=None' for n in self.offer.needs)})"]
-        )
+        needs = ", ".join(f"{n}=None" for n in self.offer.needs)
+        return "".join([self.imported, *rest, f"({needs})"])
 
     def expression(self, parameter: str) -> str:
         """Return what is passed for a parameter, as it is written in the adapter."""
         form = self.shape.value
         if parameter in self.known.arguments:
-            known = self.known.arguments[parameter]
-            named = adapter_forms.NAMED.get(known)
-            return known if named is None else tensor(form, named)
+            return in_form(form, self.known.arguments[parameter])
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:
             return parameter.upper()
         if what is Role.DIVISOR and self.divided:
             return "DIVISOR"
-        if self.has_no_ratio and what is Role.LOG_PROBS:
-            return tensor(form, Role.LOSSES)
-        if self.has_no_ratio and what is Role.ADVANTAGES:
-            return f"-torch.ones_like({tensor(form, Role.LOSSES)})"
+        if self.has_no_ratio and what in (Role.LOG_PROBS, Role.ADVANTAGES):
+            rows = tensor(form, Role.LOSSES)
+            return rows if what is Role.LOG_PROBS else f"-torch.ones_like({rows})"
         return EXPRESSIONS.get(what) or tensor(form, what)

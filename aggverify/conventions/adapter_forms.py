@@ -75,7 +75,7 @@ EXPRESSIONS: Mapping[Role, str] = {
 }
 
 
-NAMED: Mapping[str, Role] = {
+_TENSORS: Mapping[str, Role] = {
     "{losses}": Role.LOSSES,
     "-{losses}": Role.ADVANTAGES,
     "{zeros}": Role.LOG_PROBS,
@@ -117,3 +117,9 @@ def tensor(form: CallForm, what: Role) -> str:
     if what is Role.LOG_PROBS:
         return form.each.format(f"torch.zeros_like({one})")
     return form.losses
+
+
+def in_form(form: CallForm, expression: str) -> str:
+    """Return an expression of ``CallHints`` as it is written in a call of that form."""
+    what = _TENSORS.get(expression)
+    return expression if what is None else tensor(form, what)

@@ -51,7 +51,7 @@ def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
 
 
 def log_prob_readings(offer: Offer, known: CallHints) -> list[CallHints]:
-    """Return how log-probabilities without older ones may be read, the likelier one last.
+    """Return how log-probabilities without older ones may be read, in the order of trying.
 
     ``exp(logp - logp.detach()) * advantages`` has the advantages' loss at any of them;
     ``logp * advantages`` has none at 0, and is given the losses as log-probabilities.

@@ -80,6 +80,7 @@ def test_what_is_left_to_say_fails_in_one_line(
     assert code == 2
     left = [line[13:] for line in told.splitlines() if line.startswith("left to you: ")]
     assert tuple(left) == signature.left
+    assert f"  marked in {command.split()[-1]}, which fails until then\n" in told
     checked = cli(*shlex.split(command)[1:])
     assert checked.code == 2
     said = "say below what " + left[0].upper()
@@ -159,11 +160,15 @@ def test_advantages_of_whole_rows_are_no_losses_of_tokens(
 
 
 @pytest.mark.thorough
-def test_what_takes_advantages_of_both_forms_is_given_losses(cli: Cli, tmp_path: Path) -> None:
-    """A wrong one: no mode tells which form is right, and both have the same weights."""
-    source = RATIO.replace("max(num_tokens, 1)", "mask.numel()").replace(
-        "    ratios", "    advantages = advantages.view(len(mask), -1)\n    ratios"
-    )
+@pytest.mark.parametrize("either", [False, True], ids=["of tokens", "of either"])
+def test_a_wrong_one_that_takes_advantages_of_tokens_is_given_losses(
+    either: bool, cli: Cli, tmp_path: Path
+) -> None:
+    """No mode shows which form is right: with one a row it fails, or has the same weights."""
+    source = RATIO.replace("max(num_tokens, 1)", "mask.numel()")
+    if either:
+        rows = "    advantages = advantages.view(len(mask), -1)\n"
+        source = source.replace("    ratios", f"{rows}    ratios", 1)
     code, told, _ = begun(cli, tmp_path, source, "--mode", "token_mean", "--engine", "sum")
     assert code == 0 and "one a sample" not in told
 
