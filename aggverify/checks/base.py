@@ -10,7 +10,7 @@ from fractions import Fraction
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
 from aggverify.deprecated_names import warn_of_renamed
 from aggverify.execution.executed import Execution
-from aggverify.execution.run_spec import RunSpec
+from aggverify.execution.run_spec import RunSpec, Where
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
@@ -155,6 +155,8 @@ class Check:
     it must come from."""
     waits_for: str = ""
     """What takes seconds or more before its first case is done: the progress line shows it."""
+    elsewhere: Where = ""
+    """Where it runs its cases besides; such ranks are begun before its turn where that can be."""
     as_found: bool = False
     """Whether a finding is shown on the case it was found on: cases to shrink it cost too much."""
     compares_paths: bool = False

@@ -87,6 +87,7 @@ CHECK = Check(
     not_applicable="no library's engine is at hand that the formula stands for, or it runs anyway",
     establishes=_established,
     waits_for="the library's engine is imported, for ranks of their own",
+    elsewhere=REAL,
     as_found=True,
     last=True,
 )

@@ -37,7 +37,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import GROUPS
 from aggverify.trainer.blame import NotKnown
-from aggverify.world import Fault, Job, TemplateFailure, resource_headroom
+from aggverify.world import Fault, Job, PoolError, TemplateFailure, resource_headroom
 
 if TYPE_CHECKING:
     from aggverify.world import Pending, Printed, Template
@@ -237,6 +237,13 @@ class Executor:
             communicates=any(p.communicates for p in parts),
         )
         return reduced(subject, whole)
+
+    def prepare_real(self, subject: Subject) -> None:
+        """Have the library's own engine imported, for ranks of its own, while others work."""
+        engine = closing(subject.engine)
+        if engine is not None and REAL not in self._others:
+            with suppress(PoolError):  # reported where these ranks are needed
+                self._template.begin_sibling({"engine": engine.name})
 
     def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING, size: int = 1) -> Executor:
         """Return other ranks, which stay: compiled, launched, or under another engine."""

@@ -12,6 +12,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import REAL
 from aggverify.execution.subject import Subject
 from aggverify.run.ahead import draw_ahead
 from aggverify.run.opening import loaded
@@ -272,7 +273,9 @@ class _Work:
             part, seconds = amount.part(left_over, min(ends - began, deadline.left))
             left = prune(left_over[0], outcomes)
             rest = (prune(entry, outcomes) for entry in left_over[1:])
-            following = next((e for e in rest if e.instead is None and e.space is not None), None)
+            coming = [e for e in rest if e.instead is None and e.space is not None]
+            if left.check.last and any(e.check.elsewhere == REAL for e in coming):
+                executor.prepare_real(self.subject)
             outcome = run_check(
                 left,
                 executor,
@@ -283,7 +286,7 @@ class _Work:
                 part=part,
                 seconds=seconds,
                 deadline=deadline,
-                following=following,
+                following=next(iter(coming), None),
             )
             spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None
             if spoiled and self._in_less_room():

@@ -106,7 +106,12 @@ class Cluster:
         """Return the replies that the run has kept in the store; raises PoolError."""
         return ReplayLog(self._post.store)
 
-    def open(self, request: dict[str, Any], options: Options) -> RemoteTemplate | TemplateFailure:
+    def begin(self, request: dict[str, Any], options: Options) -> None:
+        """Begin nothing: hosts answer what they are asked one by one."""
+
+    def open(
+        self, request: dict[str, Any], options: Options, begun: None = None
+    ) -> RemoteTemplate | TemplateFailure:
         """Construct the handler in every host; return the first failure where there is any."""
         self._met(options.turn)
         number = next(self._numbers)

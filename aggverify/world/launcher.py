@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,31 +86,41 @@ class ForkServer:
         poll.register(self._connection, select.POLLIN)
         return self._ready or bool(poll.poll(0))
 
-    def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
-        """Fork a template and wait until its handler is constructed."""
+    def begin(self, request: dict[str, Any], options: Options) -> LocalTemplate:
+        """Fork a template, which constructs its handler while the caller goes on."""
+        with self._serving(options):
+            self.require(options.backend)
+            return self._forked({"late": False, **request}, options)
+
+    def finish(
+        self, template: LocalTemplate, request: dict[str, Any], options: Options
+    ) -> LocalTemplate | TemplateFailure:
+        """Wait until the handler of a template that has begun is constructed."""
+        with self._serving(options):
+            threads = self._constructed(template, options)
+            if isinstance(threads, TemplateFailure):
+                return threads
+            template.lacks_threads = threads == "asleep"
+            if threads in ("none", "asleep"):
+                return template
+            # The import started threads that a fork would lose. Ranks come from a template that
+            # has not imported anything, and each imports for itself.
+            self.kill(template.number)
+            template.close()
+            late = self._forked({**request, "late": True}, options)
+            failed = self._constructed(late, options)
+            late.description = template.description
+            return failed if isinstance(failed, TemplateFailure) else late
+
+    @contextlib.contextmanager
+    def _serving(self, options: Options) -> Iterator[None]:
+        """Wait as these options have it."""
         self._turn, usual = options.turn, self._silence
         self._silence = options.silence
         try:
-            return self._opened(request, options)
+            yield
         finally:
             self._silence = usual
-
-    def _opened(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
-        self.require(options.backend)
-        template, threads = self._attempt({"late": False, **request}, options)
-        if isinstance(template, TemplateFailure) or threads == "none":
-            return template
-        if threads == "asleep":
-            template.lacks_threads = True
-            return template
-        # The import started threads that a fork would lose. Ranks come from a template that has
-        # not imported anything, and each imports for itself.
-        self.kill(template.number)
-        template.close()
-        late, _ = self._attempt({**request, "late": True}, options)
-        if isinstance(late, LocalTemplate):
-            late.description = template.description
-        return late
 
     def require(self, backend: Backend) -> int:
         """Return how many devices it has; raises PoolError where it cannot join ranks."""
@@ -154,9 +164,7 @@ class ForkServer:
         if self._started.group is not None:
             self._started.group.close()
 
-    def _attempt(
-        self, request: dict[str, Any], options: Options
-    ) -> tuple[LocalTemplate | TemplateFailure, Threads]:
+    def _forked(self, request: dict[str, Any], options: Options) -> LocalTemplate:
         self._wait_until_ready()
         try:
             link, (theirs, write, page) = open_link(0)
@@ -164,7 +172,7 @@ class ForkServer:
             raise no_room(error) from None
         link.sock.setblocking(True)
         template = LocalTemplate(link.sock, link.output, page, linux.NO_PROCESS, 0, {}, self.mark)
-        try:
+        with self._undisturbed(template):
             message = {
                 **request,
                 "op": "fork",
@@ -183,21 +191,32 @@ class ForkServer:
             self._exits.pop(template.number, None)
             self._excesses.pop(template.number, None)
             template.pid = linux.child(self._started.pid, template.number)
-            result = self._constructed(template, options)
+        return template
+
+    @contextlib.contextmanager
+    def _undisturbed(self, template: LocalTemplate) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             template.close()
             # Interrupted anywhere: what the launcher still has to send would be taken for the
             # answer to the next request.
             self.close()
             raise
-        if isinstance(result, TemplateFailure):
+
+    def _constructed(self, template: LocalTemplate, options: Options) -> Threads | TemplateFailure:
+        """Wait for the handler's description; return which threads the import has left."""
+        with self._undisturbed(template):
+            answer = self._answered(template, options)
+        if isinstance(answer, TemplateFailure):
             self.kill(template.number)
             template.close()
-            return result, "none"
-        template.description = result["description"]
-        return template, result["threads"]
+            return answer
+        template.description = answer["description"]
+        threads: Threads = answer["threads"]
+        return threads
 
-    def _constructed(
+    def _answered(
         self, template: LocalTemplate, options: Options
     ) -> dict[str, Any] | TemplateFailure:
         """Wait for the handler, reading what is printed meanwhile."""
@@ -366,9 +385,25 @@ class LocalLauncher:
         """Whether nothing is to be waited for; False while it imports torch."""
         return self._fork_server.gone or self._fork_server.ready
 
-    def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
-        """Open a template process and return it once its handler is constructed."""
-        return self._current().open(request, options)
+    def open(
+        self,
+        request: dict[str, Any],
+        options: Options,
+        begun: LocalTemplate | None = None,
+    ) -> LocalTemplate | TemplateFailure:
+        """Open a template process and return it once its handler is constructed.
+
+        ``begun``: the one that has begun to, for the same request.
+        """
+        server = self._current()
+        if begun is not None and begun.launched_by != server.mark:  # it is gone
+            begun.close()
+            begun = None
+        return server.finish(begun or server.begin(request, options), request, options)
+
+    def begin(self, request: dict[str, Any], options: Options) -> LocalTemplate:
+        """Fork a template process, which constructs its handler while the caller goes on."""
+        return self._current().begin(request, options)
 
     def require(self, backend: Backend) -> int:
         """Return how many devices it has; raises Unusable where it cannot join ranks."""

@@ -92,8 +92,14 @@ class Launcher(Protocol):
         """Whether it answers at once; False while it imports torch."""
         ...
 
-    def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:
-        """Construct a handler."""
+    def begin(self, request: dict[str, Any], options: Options) -> TemplateHandle | None:
+        """Have a handler constructed while the caller goes on; None where that cannot be."""
+        ...
+
+    def open(
+        self, request: dict[str, Any], options: Options, begun: Any = None
+    ) -> TemplateHandle | TemplateFailure:
+        """Construct a handler, or wait for the one that ``begin`` gave for the same request."""
         ...
 
     def require(self, backend: Backend) -> int:

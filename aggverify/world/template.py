@@ -144,6 +144,8 @@ class Template:
         self._pendings: list[Pending] = []
         self._closed = False
         self._siblings: list[Template] = []
+        self._begun: dict[str, TemplateHandle] = {}
+        """By request, processes that nobody waits for so far."""
         self._fallback, self._ranks_import = FallbackImport(), False
         self._digest = ""
 
@@ -227,14 +229,25 @@ class Template:
         It ends with this one. ``launched``: its ranks are started, not forked.
         """
         options = replace(self._options, **more)
-        request = {**self._request, "setup": {**self._request["setup"], **setup}}
+        request = self._with(setup)
         if launched:
             request |= {"launched": True, "late": True}
-        handle = self._launcher.open(request, options)
+        handle = self._launcher.open(request, options, self._begun.pop(repr(request), None))
         if isinstance(handle, TemplateFailure):
             return handle
         self._siblings.append(Template(handle, request, options, self._launcher))
         return self._siblings[-1]
+
+    def begin_sibling(self, setup: Mapping[str, Any]) -> None:
+        """Have one constructed while this one works; ``sibling`` then waits for the rest of it."""
+        request = self._with(setup)
+        if (key := repr(request)) not in self._begun:
+            handle = self._launcher.begin(request, self._options)
+            if handle is not None:
+                self._begun[key] = handle
+
+    def _with(self, setup: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._request, "setup": {**self._request["setup"], **setup}}
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
@@ -257,6 +270,10 @@ class Template:
         """End every rank and the template process; does nothing the second time."""
         for template in self._siblings:
             template.close()
+        for handle in self._begun.values():
+            self._launcher.kill(handle)
+            handle.close()
+        self._begun.clear()
         self._closed = True
         self._give_up()
 
