@@ -238,8 +238,8 @@ class Executor:
         )
         return reduced(subject, whole)
 
-    def prepare_real(self, subject: Subject) -> None:
-        """Have the library's own engine imported, for ranks of its own, while others work."""
+    def begin_real(self, subject: Subject) -> None:
+        """Have the library's engine imported while other ranks work."""
         engine = closing(subject.engine)
         if engine is not None and REAL not in self._others:
             with suppress(PoolError):  # reported where these ranks are needed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
@@ -163,15 +163,20 @@ _SPREADS = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 4, 1), (2, 2, 2))
 """Data parallel, context parallel, micro-batches."""
 
 
+_EVERYWHERE = 5
+"""Of ``LONG``, the lengths that are first met on every layout; the others begin with one each."""
+
+
 def long_and_sharded(space: Space) -> Iterator[Case | None]:
     """Long responses with holes, one next to a short one, on five layouts each."""
     build, kinds = Builder(space).case, space.cp_kinds or ("zigzag",)
-    for n, length in enumerate(LONG):
-        for m, size in enumerate(_SPREADS):
-            kind, whole = kinds[(n + m) % len(kinds)], (n + m) % 4 == 3
-            mask = b"\1" * length if whole else holed(length)
-            yield build((mask, b"\1\1\1"), size, kind=kind, all_cells=m == 4)
-        if n == 0:
+    every = list(product(range(len(LONG)), range(len(_SPREADS))))
+    first = [(n, m) for n, m in every if n < _EVERYWHERE or m == n % len(_SPREADS)]
+    for n, m in dict.fromkeys((*first, *every)):
+        kind, whole = kinds[(n + m) % len(kinds)], (n + m) % 4 == 3
+        mask = b"\1" * LONG[n] if whole else holed(LONG[n])
+        yield build((mask, b"\1\1\1"), _SPREADS[m], kind=kind, all_cells=m == 4)
+        if (n, m) == (0, len(_SPREADS) - 1):
             yield build((holed(BEYOND_INT16), b"\1\1\1"))
 
 
@@ -206,11 +211,13 @@ def many(space: Space) -> Iterator[Case | None]:
     for k in (5, 8, 16, 32):
         for masks, size in (((b"\1\1\1",), (1, 1, k)), ((b"\1\0\1",), (2, 1, k))):
             yield build(masks, size, ragged=True) or build(masks, size)
-    for count in (9, 17, 64, 33):
-        for size in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
-            yield build([*short(count - 1, 1), holed(6)], size, fan_out=count == 17)
-    yield build(short(16, 0), (4, 1, 4), whole_prompts=False)
-    yield build(short(8, 0), (8, 1, 4))
+    counts, sizes = (9, 17, 64, 33), ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1))
+    of_each = [zip(counts, sizes[n:] + sizes[:n], strict=True) for n in range(len(sizes))]
+    for n, (count, size) in enumerate(chain.from_iterable(of_each)):
+        yield build([*short(count - 1, 1), holed(6)], size, fan_out=count == 17)
+        if n == len(counts) - 1:  # each count has been met
+            yield build(short(16, 0), (4, 1, 4), whole_prompts=False)
+            yield build(short(8, 0), (8, 1, 4))
 
 
 def ids(space: Space) -> Iterator[Case | None]:

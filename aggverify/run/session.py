@@ -274,8 +274,10 @@ class _Work:
             left = prune(left_over[0], outcomes)
             rest = (prune(entry, outcomes) for entry in left_over[1:])
             coming = [e for e in rest if e.instead is None and e.space is not None]
-            if left.check.last and any(e.check.elsewhere == REAL for e in coming):
-                executor.prepare_real(self.subject)
+            # Not before: most wrong reducers are known by then, and need no other ranks.
+            half_way = 2 * len(outcomes) >= len(self.entries)
+            if half_way and any(e.check.elsewhere == REAL for e in coming):
+                executor.begin_real(self.subject)
             outcome = run_check(
                 left,
                 executor,

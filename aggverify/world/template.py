@@ -145,7 +145,7 @@ class Template:
         self._closed = False
         self._siblings: list[Template] = []
         self._begun: dict[str, TemplateHandle] = {}
-        """By request, processes that nobody waits for so far."""
+        """By request, siblings that are not asked for yet."""
         self._fallback, self._ranks_import = FallbackImport(), False
         self._digest = ""
 

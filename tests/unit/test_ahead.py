@@ -9,16 +9,22 @@ from typing import Any
 
 import pytest
 
-from aggverify.checks import CHECKS
+from aggverify.checks import CHECKS, real_engine
+from aggverify.engines import closing
+from aggverify.engines.mean import MEAN
+from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import REAL
 from aggverify.execution.subject import Subject
 from aggverify.run import ahead
+from aggverify.run.outcome.events import CheckFinished, Event
 from aggverify.run.outcome.verdict import Exit
 from aggverify.run.planning.plan import looking_at_branches, plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search import drawing
 from aggverify.run.session import examine
+from aggverify.world import Template
 from tests.corpus.families import CORRECT
 from tests.mutants.conftest import subject_of
 
@@ -155,3 +161,42 @@ def test_of_those_that_look_at_branches_each_starts_the_next(
     looks = len(looking_at_branches(subject))
     # What the first check draws, each look but the first, what the other lists, what it draws.
     assert kept == taken and len(kept) == 1 + looks - 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("engine", "profile", "begun_after"),
+    [("mean", "ci", [2]), ("mean", "quick", []), ("sum", "ci", [])],
+)
+def test_the_library_s_engine_is_begun_half_way_where_a_check_runs_under_it(
+    engine: str, profile: str, begun_after: list[int], executor: Executor, monkeypatch: Any
+) -> None:
+    """Here of checks that list nothing, so that none of its ranks is ever asked for."""
+    finished: list[str] = []
+    begun: list[int] = []
+    monkeypatch.setattr(Executor, "begin_real", lambda self, subject: begun.append(len(finished)))
+
+    def note(event: Event) -> None:
+        if isinstance(event, CheckFinished):
+            finished.append(event.summary.name)
+
+    listing = [replace(check, only=lambda subject: ()) for check in (*SOME[:3], real_engine.CHECK)]
+    subject = _right("other_order", executor).claiming(engine=engine, budget=Budget(profile))
+    examine(subject, executor, note, checks=listing)
+    assert len(finished) == len(listing)
+    assert begun == begun_after
+
+
+def test_ranks_under_the_library_s_engine_are_begun_once_and_only_where_it_is_at_hand(
+    executor: Executor, monkeypatch: Any
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(Template, "begin_sibling", lambda self, setup: asked.append(setup))
+    subject = _right("other_order", executor)
+    alone = Executor(executor._template)
+    for name in ("sum", "ddp", "mean"):
+        alone.begin_real(subject.claiming(engine=name))
+    engine = closing(MEAN)
+    assert engine is not None and asked == [{"engine": engine.name}]
+    alone._others[REAL] = alone
+    alone.begin_real(subject.claiming(engine="mean"))
+    assert len(asked) == 1

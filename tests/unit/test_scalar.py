@@ -16,6 +16,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import as_run_spec
 from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import hard_cases, plain_losses
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.oracles import Sample, Step
@@ -75,12 +76,32 @@ def test_a_million_float32_tokens_hide_what_one_alone_shows(delta: float) -> Non
 def test_a_wrong_reported_loss_is_found_and_a_right_one_is_not(dtype: str, delta: float) -> None:
     case = trivial(parse_step("1/1101 2/111; 3/1"), (0.5, 1.0, -1.0, 2.0, 0.25, 3.0, 1.0, -2.0))
     case = Case(case.step, case.layout, case.losses, dtype)
-    dense, sparse, large = (as_run_spec(each).case for each in CHECK.variants(case))
-    assert CHECK.judge(SUBJECT, [executed(c) for c in (dense, sparse, large)]) is None
-    assert max(large.losses) > float(np.finfo(np.float16).max)
+    dense, sparse = (as_run_spec(each).case for each in CHECK.variants(case))
+    assert sparse == probe(dense)
+    assert CHECK.judge(SUBJECT, [executed(c) for c in (dense, sparse)]) is None
     found = CHECK.judge(SUBJECT, [executed(dense), executed(sparse, 1 + delta)])
     assert found is not None
     assert (found.code, found.reference) == ("AGV102", "the oracle")
+
+
+def test_large_losses_and_one_alone_are_tried_in_turn() -> None:
+    for text, dtype, is_large in (
+        ("1/11", "float64", False),
+        ("1/1", "float64", True),
+        ("1/111", "bfloat16", True),
+        ("1/111", "float16", False),
+        ("1/1 1/11", "float16", False),
+    ):
+        step = parse_step(text)
+        case = trivial(step, plain_losses(step), dtype)
+        dense, other = (as_run_spec(each).case for each in CHECK.variants(case))
+        assert dense == case
+        if is_large:
+            assert max(other.losses) > float(np.finfo(np.float16).max)
+        else:
+            assert other == probe(case)
+    numbers = (len(case.step.samples) + case.step.num_response_tokens for case in hard_cases())
+    assert {n % 2 for n in numbers} == {0, 1}
 
 
 def test_where_the_weights_are_wrong_the_gradient_is_the_reference() -> None:

@@ -207,11 +207,26 @@ def test_long_ones_lie_on_both_sides_of_powers_of_two_and_of_their_multiples() -
         assert {power - 1, power, power + 1} <= set(LONG)
     assert {96, 97, 192, 193} <= set(LONG)
     assert min(LONG) >= 33 and max(LONG) <= 2048
-    most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {"long": PROFILES["ci"].shapes["long"]}
-    listed = shaped(space(PLAIN), (), most)
-    for length in LONG:
-        spread = {c.layout for c in listed if c.step.samples[0].response_length == length}
-        assert len(spread) >= 5
+    for profile, usual, fewest in (("quick", 5, 0), ("ci", 5, 1), ("thorough", 5, 5)):
+        most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {"long": PROFILES[profile].shapes["long"]}
+        listed = shaped(space(PLAIN), (), most)
+        spread = [
+            len({c.layout for c in listed if c.step.samples[0].response_length == length})
+            for length in LONG
+        ]
+        assert min(spread[:5]) >= usual
+        assert min(spread[5:]) >= fewest
+        assert len(dict.fromkeys(listed)) == len(listed), "none is listed twice"
+
+
+def test_many_samples_are_met_in_each_number_before_any_is_on_another_layout() -> None:
+    def counted(most: int) -> list[int]:
+        found = shaped(space(PLAIN), (), dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {"many": most})
+        return [max(len(cell) for _, _, cell in case.layout.cells()) for case in found]
+
+    assert [n for n in counted(PROFILES["ci"].shapes["many"]) if n > 8] == [9, 17, 64, 33, 16]
+    every = counted(PROFILES["thorough"].shapes["many"])
+    assert all(every.count(n) == 4 for n in (9, 17, 64, 33))
 
 
 def test_every_constant_has_its_share() -> None:

@@ -204,7 +204,8 @@ def test_a_launcher_is_as_patient_as_before_once_a_template_is_opened() -> None:
     fork_server = ForkServer()
     try:
         request = {"handler": "handlers:Echo", "setup": {}, "paths": [str(HERE)]}
-        opened = fork_server.open(request, Options(silence=9.0))
+        options = Options(silence=9.0)
+        opened = fork_server.finish(fork_server.begin(request, options), request, options)
         assert not isinstance(opened, TemplateFailure)
         opened.close()
         assert fork_server._silence == Options().silence

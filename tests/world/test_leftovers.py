@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.world import Fault, Job, Pool, PoolError, Replies
+from aggverify.world import Fault, Job, Pool, PoolError, Replies, Template
 from tests.waiting import wait_until
 from tests.world.conftest import HERE, MARK, Script, job, opened
 
@@ -174,6 +174,22 @@ def test_jobs_go_on_after_a_crash_of_the_launcher(own_launchers: None) -> None:
         for pid in _children() - others:
             os.kill(pid, signal.SIGKILL)
         assert isinstance(pending.wait()[0], Replies)
+
+
+@pytest.mark.thorough
+def test_a_sibling_whose_launcher_crashed_before_it_was_asked_for_is_begun_anew(
+    own_launchers: None,
+) -> None:
+    others = _children()
+    with Pool() as pool:
+        template = opened(pool, "Play")
+        template.begin_sibling({"more": 1})
+        for pid in _children() - others:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not _children() - others)
+        sibling = template.sibling({"more": 1}, {})
+        assert isinstance(sibling, Template), sibling
+        assert isinstance(sibling.run([job("nothing", 2)])[0], Replies)
 
 
 def _children() -> set[int]:

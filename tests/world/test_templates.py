@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 
 from aggverify.errors import InputError
 from aggverify.world import Fault, Job, Options, Pool, Replies, Template, TemplateFailure
+from tests.waiting import wait_until
 from tests.world.conftest import HERE, opened
 
 
@@ -218,3 +219,60 @@ def test_an_import_that_closes_or_captures_its_streams(pool: Pool, name: str) ->
     assert isinstance(outcomes[1], Fault)
     assert outcomes[1].output[1].endswith("last words of stdout\nthe last words of stderr\n")
     template.close()
+
+
+_COUNTED = """
+import os
+class Handler:
+    def __init__(self, setup):
+        with open(setup["made"], "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        if setup.get("fails"):
+            raise ValueError("not today")
+    def describe(self): return {"pid": os.getpid()}
+"""
+
+
+@pytest.fixture
+def counted(pool: Pool, tmp_path: Path) -> Iterator[tuple[Template, Callable[[], list[int]]]]:
+    """A template whose handler notes the process it is made in, and what is noted so far."""
+    (tmp_path / "counted.py").write_text(_COUNTED)
+    made = tmp_path / "made"
+    template = pool.template("counted:Handler", {"made": str(made)}, paths=[str(tmp_path)])
+    assert isinstance(template, Template), template
+    yield template, lambda: list(map(int, made.read_text().split()))
+    template.close()
+
+
+Counted = tuple[Template, Callable[[], list[int]]]
+
+
+def test_a_sibling_that_has_begun_is_the_one_that_is_waited_for(counted: Counted) -> None:
+    template, made = counted
+    for _ in range(2):
+        template.begin_sibling({"more": 1})
+    wait_until(lambda: len(made()) > 1)
+    for setup, pids in (({"more": 2}, 3), ({"more": 1}, 3), ({"more": 1}, 4)):
+        sibling = template.sibling(setup, {})
+        assert isinstance(sibling, Template), sibling
+        assert len(made()) == pids
+        assert sibling.description["pid"] == made()[1 if setup["more"] == 1 and pids == 3 else -1]
+
+
+def test_a_sibling_that_has_begun_and_fails_is_a_failure(counted: Counted) -> None:
+    template, _ = counted
+    template.begin_sibling({"fails": True})
+    failed = template.sibling({"fails": True}, {})
+    assert isinstance(failed, TemplateFailure)
+    assert failed.message == "ValueError: not today"
+
+
+def test_a_sibling_that_nobody_asks_for_ends_with_its_template(counted: Counted) -> None:
+    template, made = counted
+    template.begin_sibling({"more": 1})
+    wait_until(lambda: len(made()) > 1)
+    process = Path(f"/proc/{made()[1]}")
+    assert process.exists()
+    template.close()
+    wait_until(lambda: not process.exists())
+    assert not process.exists()
