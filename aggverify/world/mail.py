@@ -147,8 +147,13 @@ class Post:
             if not self._closed.is_set():
                 self._lost("", _gone(error))
 
+    def _beats(self, name: str) -> str:
+        return f"{self._part}/{name}/beats"
+
     def _read(self, store: Any) -> None:
         store.set_timeout(_LONG)
+        # Before any letter is read: who has answered one is known to have been alive.
+        store.add(self._beats(self._name), 1)
         number = 0
         while not self._closed.is_set():
             number += 1
@@ -164,9 +169,9 @@ class Post:
         turn = time.monotonic()
         while not self._closed.wait(_BEAT):
             last, turn = turn, time.monotonic()
-            store.add(f"{self._part}/{self._name}/beats", 1)
+            store.add(self._beats(self._name), 1)
             for name in self._watched:
-                count = store.add(f"{self._part}/{name}/beats", 0)
+                count = store.add(self._beats(name), 0)
                 before, since = seen.get(name, (-1, turn))
                 if count != before or turn - last > _HELD_UP:
                     seen[name] = count, turn

@@ -122,6 +122,23 @@ def test_who_was_held_up_itself_blames_nobody(
     assert not desk.lost
 
 
+def test_who_ends_once_it_has_answered_is_not_waited_for_as_one_that_starts(
+    store: Store, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least time in which it is missed is that of a process that was there."""
+    monkeypatch.setattr(mail, "_BEAT", 60.0)
+    host, desk = opened("host/0")
+    opened("driver")[0].send("host/0", {"op": "hello"})
+    wait_until(lambda: bool(desk.letters))
+    host.close()
+    monkeypatch.setattr(mail, "_BEAT", 0.02)
+    monkeypatch.setattr(mail, "LOST", 0.1)
+    other, missed = opened("other")
+    other.watch(["host/0"])
+    wait_until(lambda: bool(missed.lost))
+    assert missed.lost == [("host/0", "it has given no sign for 0.1 s")]
+
+
 def test_a_store_that_is_gone_is_told_in_one_line(store: Store, opened: Open) -> None:
     post, desk = opened("host/0")
     store.fails_at = "aggverify"
