@@ -17,6 +17,7 @@ from aggverify.errors import InputError
 from aggverify.regression import model as compared
 from aggverify.report import formats
 from aggverify.report.document import stopped
+from aggverify.report.view_model import labelled
 from tests import hostile, schemas, verdicts
 
 DOCUMENTS = {
@@ -80,6 +81,19 @@ def test_weights_and_bounds_are_exact() -> None:
     odd = RED["verdicts"][0]["findings"][0] | {"observed": ["nan", "-inf"]}
     nan, infinite = codec.read(model.FindingRecord, odd, "it").observed or ()
     assert math.isnan(nan) and infinite == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("alone", "shown"),
+    [
+        (0.01, "beyond 0.01 with one loss alone, 0.2 at best on"),
+        (math.inf, "beyond 0.2 at best on"),
+    ],
+)
+def test_a_margin_names_one_loss_alone_where_one_was_tried(alone: float, shown: str) -> None:
+    loss = model.ReportedLoss(alone, 0.2, 3, 0)
+    _, line = labelled.margin(model.Margin("float32", 0.5, 0.1, loss, ()))
+    assert line == f"float32, reported loss: {shown} 3 dense steps"
 
 
 @pytest.mark.parametrize(

@@ -170,8 +170,10 @@ def margin(m: Margin) -> Iterator[str]:
     loss = m.reported_loss
     if loss.dense_steps:
         vacuous = f", vacuous on {loss.vacuous_steps}" if loss.vacuous_steps else ""
+        alone = f"{loss.smallest_caught_alone:.1g} with one loss alone, "
+        if math.isinf(loss.smallest_caught_alone):
+            alone = ""  # none was tried
         yield (
-            f"{m.dtype}, reported loss: beyond {loss.smallest_caught_alone:.1g} with one loss "
-            f"alone, {loss.smallest_caught_dense:.1g} at best on "
+            f"{m.dtype}, reported loss: beyond {alone}{loss.smallest_caught_dense:.1g} at best on "
             f"{counted(loss.dense_steps, 'dense step')}{vacuous}"
         )
