@@ -84,16 +84,18 @@ def test_weights_and_bounds_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alone", "shown"),
+    ("alone", "dense", "shown"),
     [
-        (0.01, "beyond 0.01 with one loss alone, 0.2 at best on"),
-        (math.inf, "beyond 0.2 at best on"),
+        (0.01, 0.2, "beyond 0.01 with one loss alone, 0.2 at best on 3 dense steps, vacuous on 1"),
+        (math.inf, 0.2, "beyond 0.2 at best on 3 dense steps, vacuous on 1"),
+        (0.01, math.inf, "beyond 0.01 with one loss alone"),
+        (math.inf, math.inf, "no factor is caught on 3 dense steps"),
     ],
 )
-def test_a_margin_names_one_loss_alone_where_one_was_tried(alone: float, shown: str) -> None:
-    loss = model.ReportedLoss(alone, 0.2, 3, 0)
+def test_a_margin_names_what_would_be_caught(alone: float, dense: float, shown: str) -> None:
+    loss = model.ReportedLoss(alone, dense, 3, 1)
     _, line = labelled.margin(model.Margin("float32", 0.5, 0.1, loss, ()))
-    assert line == f"float32, reported loss: {shown} 3 dense steps"
+    assert line == f"float32, reported loss: {shown}"
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,14 @@ def margin(m: Margin) -> Iterator[str]:
         how = f"need {needed:.3g} times their bound"
     yield f"{m.dtype}: weights {how}; {caught}"
     loss = m.reported_loss
-    if loss.dense_steps:
+    if not loss.dense_steps:
+        return
+    dense = counted(loss.dense_steps, "dense step")
+    beyond = []
+    if not math.isinf(loss.smallest_caught_alone):  # one was tried
+        beyond.append(f"{loss.smallest_caught_alone:.1g} with one loss alone")
+    if not math.isinf(loss.smallest_caught_dense):
         vacuous = f", vacuous on {loss.vacuous_steps}" if loss.vacuous_steps else ""
-        alone = f"{loss.smallest_caught_alone:.1g} with one loss alone, "
-        if math.isinf(loss.smallest_caught_alone):
-            alone = ""  # none was tried
-        yield (
-            f"{m.dtype}, reported loss: beyond {alone}{loss.smallest_caught_dense:.1g} at best on "
-            f"{counted(loss.dense_steps, 'dense step')}{vacuous}"
-        )
+        beyond.append(f"{loss.smallest_caught_dense:.1g} at best on {dense}{vacuous}")
+    caught = f"beyond {', '.join(beyond)}" if beyond else f"no factor is caught on {dense}"
+    yield f"{m.dtype}, reported loss: {caught}"
