@@ -50,12 +50,12 @@ TARGETS = """Targets on two cores:
   within 1.3 x."""
 REMARKS = {
     "default_run.py": """\
-Remark of 2026-11-29, not measured anew. Closed under the library's engine a run misses its target.
-Its processes take 9.1 to 9.7 x of processor time: 4.6 to 4.9 x on two cores that never wait. Of
-that 0.8 x is the import of FSDP2, for which ranks of their own wait; the twenty cases take 0.9 x.
-Opening these ranks ahead, while other checks run, came to 5.7 x where 6.0 x and 5.9 x were measured
-next to it, seven times each: not worth its code. Ranks that wait miss the target of a first
-finding: they are seen to wait twice before they are shown.""",
+Remark of 2026-11-30, not measured anew. These rows were measured with 1,250 steps of a right
+reducer; it runs 1,320, where it ran 1,500 until then. Measured in turn, a run that is closed under
+the library's engine took 5.6 to 5.9 x of `import torch` before: that engine is now imported while
+other checks run, and its cases run on two ranks. torch's DDP in place of FSDP2 would save 0.1 x, as
+both import torch._dynamo. Ranks that wait miss the target of a first finding: they are seen
+to wait twice before they are shown.""",
     "pool.py": """\
 Remark of 2026-11-27, not measured anew. The pool was opened next to the one before several machines
 went over torch's own store (`f507d8a`). Both were asked in turn, twelve times each, medians: 0.98
