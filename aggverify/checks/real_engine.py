@@ -36,7 +36,7 @@ _IDLE = (
 
 
 def _space(subject: Subject) -> Space | None:
-    """Two ranks; None where no library's engine is at hand, or one is run anyway."""
+    """On two ranks, or on up to eight; None where no engine is at hand, or one is run anyway."""
     if closing(subject.engine) is None or subject.claim.budget.profile == "quick":
         return None
     ranks = _RANKS_IF_THOROUGH if subject.claim.budget.thorough else _RANKS
