@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,8 @@ def test_a_sibling_whose_launcher_crashed_before_it_was_asked_for_is_begun_anew(
         template.begin_sibling({"more": 1})
         for pid in _children() - others:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not _children() - others)
+        launcher: Any = template._launcher
+        wait_until(lambda: launcher._fork_server.gone)
         sibling = template.sibling({"more": 1}, {})
         assert isinstance(sibling, Template), sibling
         assert isinstance(sibling.run([job("nothing", 2)])[0], Replies)
