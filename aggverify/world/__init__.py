@@ -30,8 +30,8 @@ from aggverify.world.faults import (
     TemplateFailure,
 )
 from aggverify.world.frames import Frame, Stack
-from aggverify.world.launcher import LocalLauncher
 from aggverify.world.link import Printed
+from aggverify.world.local_launcher import LocalLauncher
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
 from aggverify.world.replay_log import ReplayLog

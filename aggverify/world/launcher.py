@@ -30,7 +30,7 @@ from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import NO_EXCESS, PoolError, ResourceOveruse, TemplateFailure, Unusable
 from aggverify.world.link import open_link
 from aggverify.world.local_template import LocalTemplate
-from aggverify.world.options import MAX_RANKS, MOST_HELPERS, Options
+from aggverify.world.options import MOST_HELPERS, Options
 from aggverify.world.process_inspector import HERE
 from aggverify.world.sandbox import Sandbox
 from aggverify.world.starting import no_room, start
@@ -366,70 +366,3 @@ class ForkServer:
             return PoolError(sandbox.refused(tail.strip()))
         text = f"the launcher process {exit_text(status)}"
         return PoolError(f"{text}:\n{tail}" if tail else text)
-
-
-class LocalLauncher:
-    """The current fork server, replaced should it die."""
-
-    most, carried, replay_log = MAX_RANKS, "", None
-
-    def __init__(self, inside: Sandbox | None = None, preload: str = "") -> None:
-        self.inside = inside
-        """The sandbox that all its processes are in."""
-        self._preload = preload
-        self._fork_server = ForkServer(inside, preload)
-        self._closed = False
-
-    @property
-    def ready(self) -> bool:
-        """Whether nothing is to be waited for; False while it imports torch."""
-        return self._fork_server.gone or self._fork_server.ready
-
-    def open(
-        self,
-        request: dict[str, Any],
-        options: Options,
-        begun: LocalTemplate | None = None,
-    ) -> LocalTemplate | TemplateFailure:
-        """Open a template process and return it once its handler is constructed.
-
-        ``begun``: the one that has begun to, for the same request.
-        """
-        server = self._current()
-        if begun is not None and begun.launched_by != server.mark:  # it is gone
-            begun.close()
-            begun = None
-        return server.finish(begun or server.begin(request, options), request, options)
-
-    def begin(self, request: dict[str, Any], options: Options) -> LocalTemplate:
-        """Fork a template process, which constructs its handler while the caller goes on."""
-        return self._current().begin(request, options)
-
-    def require(self, backend: Backend) -> int:
-        """Return how many devices it has; raises Unusable where it cannot join ranks."""
-        return self._current().require(backend)
-
-    def _current(self) -> ForkServer:
-        if self._closed:
-            raise PoolError("the pool is closed; make a new Pool()")
-        if self._fork_server.gone:
-            self._fork_server.close()
-            self._fork_server = ForkServer(self.inside, self._preload)
-        return self._fork_server
-
-    def excess(self, template: LocalTemplate) -> ResourceOveruse:
-        """Return what a template was ended for."""
-        if template.launched_by == self._fork_server.mark:
-            with contextlib.suppress(PoolError):  # the launcher is gone as well: it is not known
-                return self._fork_server.excess(template.number)
-        return NO_EXCESS
-
-    def kill(self, template: LocalTemplate) -> None:
-        """End a template process and its ranks."""
-        if not self._closed and template.launched_by == self._fork_server.mark:
-            self._fork_server.kill(template.number)
-
-    def close(self) -> None:
-        """End every process."""
-        self._closed = True
-        self._fork_server.close()

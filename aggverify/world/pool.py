@@ -13,8 +13,8 @@ from aggverify.errors import InputError
 from aggverify.world import linux
 from aggverify.world.backends import AUTO, CUDA_GLOO, GLOO, NCCL, Backend, backend
 from aggverify.world.faults import PoolError, TemplateFailure, Unusable
-from aggverify.world.launcher import LocalLauncher
 from aggverify.world.launching import Launcher
+from aggverify.world.local_launcher import LocalLauncher
 from aggverify.world.options import Options
 from aggverify.world.template import Template
 

@@ -25,9 +25,9 @@ from aggverify.world import answers, flight_recorder, linux, rendezvous, wire
 from aggverify.world.backends import backend
 from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.in_flight import WorldKey
-from aggverify.world.launcher import LocalLauncher
 from aggverify.world.launching import NoRoom
 from aggverify.world.link import Link, Printed
+from aggverify.world.local_launcher import LocalLauncher
 from aggverify.world.local_template import LocalTemplate
 from aggverify.world.mail import Post, ReadableQueue
 from aggverify.world.options import Options

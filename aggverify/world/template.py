@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.world import wire
 from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
+from aggverify.world.fallback_import import FallbackImport
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.in_flight import Task, WorldKey
 from aggverify.world.launching import Launcher, TemplateHandle
@@ -70,58 +71,6 @@ class Pending:
         self._given_up = True
 
 
-@dataclass(slots=True)
-class FallbackImport:
-    """Decides whether ranks fail because they lack threads of the import (see ``threads``).
-
-    The first fault of each kind runs again in ranks that import for themselves. If these come to
-    the same kind, such faults are believed, and ranks are forked again; if not, all ranks import
-    for themselves from then on.
-    """
-
-    imports: bool = False
-    """Whether ranks import for themselves."""
-    settled: bool = True
-    """False while what is to be done next is still to be asked of ``next``."""
-    _believed: set[str] = field(default_factory=set)
-    _doubted: list[tuple[Task, str]] = field(default_factory=list)
-    """Tasks with the kinds of their faults: the first one runs again, to decide on its kind."""
-    _held: list[Task] = field(default_factory=list)
-    """Tasks that wait for that decision."""
-
-    def takes(self, task: Task, outcome: Outcome, *, lacking: bool) -> bool:
-        """Whether this is the task's outcome; if not, the task runs again.
-
-        ``lacking``: it comes from ranks that lack threads of the import.
-        """
-        kind = outcome.kind if isinstance(outcome, Fault) else ""
-        if not lacking:
-            if self._doubted and task is self._doubted[0][0]:
-                self.settled = False
-                if kind == self._doubted[0][1]:
-                    self._believed.add(kind)
-                    self.imports = False
-                self._doubted.clear()
-            return True
-        if not kind or kind in self._believed:
-            return True
-        self._doubted.append((task, kind))
-        self.imports, self.settled = True, False
-        return False
-
-    def next(self, waiting: Sequence[Task]) -> list[Task]:
-        """Return the tasks to run next: the doubted one by itself, else all that waited."""
-        self.settled = True
-        if not self._doubted:
-            found, self._held = [*self._held, *waiting], []
-            return found
-        (first, _), *others = self._doubted
-        del self._doubted[1:]
-        self._held += [*(task for task, _ in others), *waiting]
-        first.alone = True
-        return [first]
-
-
 class Template:
     """Worlds of ranks that all hold the same handler; ``description`` is what it described."""
 
@@ -145,7 +94,7 @@ class Template:
         self._closed = False
         self._siblings: list[Template] = []
         self._begun: dict[str, TemplateHandle] = {}
-        """By request, siblings that are not asked for yet."""
+        """By request and options, siblings that are not asked for yet."""
         self._fallback, self._ranks_import = FallbackImport(), False
         self._digest = ""
 
@@ -232,7 +181,8 @@ class Template:
         request = self._with(setup)
         if launched:
             request |= {"launched": True, "late": True}
-        handle = self._launcher.open(request, options, self._begun.pop(repr(request), None))
+        begun = self._begun.pop(repr((request, options)), None)
+        handle = self._launcher.open(request, options, begun)
         if isinstance(handle, TemplateFailure):
             return handle
         self._siblings.append(Template(handle, request, options, self._launcher))
@@ -241,7 +191,7 @@ class Template:
     def begin_sibling(self, setup: Mapping[str, Any]) -> None:
         """Have one constructed while this one works; ``sibling`` then waits for the rest of it."""
         request = self._with(setup)
-        if (key := repr(request)) not in self._begun:
+        if (key := repr((request, self._options))) not in self._begun:
             handle = self._launcher.begin(request, self._options)
             if handle is not None:
                 self._begun[key] = handle

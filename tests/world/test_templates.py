@@ -252,11 +252,16 @@ def test_a_sibling_that_has_begun_is_the_one_that_is_waited_for(counted: Counted
     for _ in range(2):
         template.begin_sibling({"more": 1})
     wait_until(lambda: len(made()) > 1)
-    for setup, pids in (({"more": 2}, 3), ({"more": 1}, 3), ({"more": 1}, 4)):
-        sibling = template.sibling(setup, {})
+    for setup, options, place in (
+        ({"more": 2}, {}, 2),
+        ({"more": 1}, {"cpu_seconds": 3.0}, 3),
+        ({"more": 1}, {}, 1),
+        ({"more": 1}, {}, 4),
+    ):
+        sibling = template.sibling(setup, options)
         assert isinstance(sibling, Template), sibling
-        assert len(made()) == pids
-        assert sibling.description["pid"] == made()[1 if setup["more"] == 1 and pids == 3 else -1]
+        assert sibling.description["pid"] == made()[place]
+    assert len(made()) == 5
 
 
 def test_a_sibling_that_has_begun_and_fails_is_a_failure(counted: Counted) -> None:
