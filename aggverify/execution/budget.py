@@ -38,6 +38,8 @@ class Profile:
     """Drawn cases of the check that runs these lists; it finds the most (reports/power.md)."""
     part: Fraction
     """Of the ``max_examples`` of checks that need few; more with ``--max-examples``."""
+    topped_up: bool = True
+    """Whether a check that lists few draws more than its part, until MIN_EXAMPLES are judged."""
 
 
 _SHAPES = ("constants", "long", "low-precision", "many", "ids", "degenerate", "virtual")
@@ -48,8 +50,8 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 3, 25, Fraction(1, 3)),
-    "ci": Profile(25, 75, _shapes(300, 37, 44, 14, 24, 37, 7), 12, 50, Fraction(1, 2)),
+    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 3, 25, Fraction(1, 3), False),
+    "ci": Profile(25, 75, _shapes(300, 37, 44, 14, 24, 37, 7), 12, 50, Fraction(1, 3)),
     "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 60, 3000, Fraction(20)),
 }
 """The one table of how much is tried. Not in ``run/planning``: a claim, which is stored and sent,
@@ -110,6 +112,11 @@ class Budget:
         """Of what checks draw that need few, more if more are asked for."""
         profile = PROFILES[self.profile]
         return profile.part * max(Fraction(self.examples, profile.examples), Fraction(1))
+
+    @property
+    def topped_up(self) -> bool:
+        """Whether checks that list few draw more than that part."""
+        return PROFILES[self.profile].topped_up
 
     @property
     def branches(self) -> int:

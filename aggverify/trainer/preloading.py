@@ -15,6 +15,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import Assignment
 from aggverify.trainer.callables import offers
+from aggverify.world.interpreter import uncollected
 
 _SESSION = "aggverify.engines.emulated_session"
 """Nearly every run begins with an engine's formula."""
@@ -33,7 +34,7 @@ def preload(module: ModuleType, given: str | None) -> None:
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
         name = TRAIN_STEP.name
     for wanted in () if name is None else engine(name).preloads:
-        with suppress(ImportError):  # a rank reports it
+        with suppress(ImportError), uncollected():  # a rank reports it
             import_module(wanted)
 
 

@@ -12,7 +12,6 @@ runs the person's ``__main__`` again in every child.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import select
@@ -81,9 +80,8 @@ def _preload(module: str) -> None:
         if module:
             with contextlib.suppress(Exception):  # a handler's construction shows why
                 importlib.import_module(module)
-    # A later collection would touch torch's objects, and so copy their pages, in every rank. One
-    # here would free a few megabytes, and make everything wait for it.
-    gc.freeze()
+    # Now frozen: a later collection would touch torch's objects, and so copy their pages, in every
+    # rank. One here would free a few megabytes, and make everything wait for it.
 
 
 class _ForkServer:

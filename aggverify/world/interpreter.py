@@ -25,10 +25,12 @@ def command(module: str, *arguments: object) -> list[str]:
 def uncollected() -> Iterator[None]:
     """Run imports without the garbage collector.
 
-    It would take a tenth of their time to find next to nothing: what an import makes stays.
+    It would take a tenth of their time to find next to nothing: what an import makes stays. So it
+    is frozen before the next object has the collector look at all of it.
     """
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()

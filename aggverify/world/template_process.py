@@ -26,6 +26,9 @@ from aggverify.world.candidate_errors import raised
 from aggverify.world.resource_headroom import NO_MORE
 from aggverify.world.threads import left_over
 
+_ROOM_TO_REPORT = 1 << 26
+"""Bytes beyond its limit for what an import that reached it is reported with."""
+
 
 def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     """Be a template until the control connection ends; never returns."""
@@ -104,10 +107,14 @@ def _bounded(extra: int) -> Iterator[None]:
     Not address space, which libraries reserve by the gigabyte.
     """
     usual = resource.getrlimit(resource.RLIMIT_DATA)
-    devices.limit(resource.RLIMIT_DATA, devices.written_to() + extra)
-    yield
-    # Ranks have a limit of their own. After an exception nothing is left to be run here.
-    resource.setrlimit(resource.RLIMIT_DATA, usual)
+    most = devices.written_to() + extra
+    devices.limit(resource.RLIMIT_DATA, most)
+    try:
+        yield
+    except BaseException:  # nothing is left to be run here but the report of it
+        devices.limit(resource.RLIMIT_DATA, most + _ROOM_TO_REPORT)
+        raise
+    resource.setrlimit(resource.RLIMIT_DATA, usual)  # ranks have a limit of their own
 
 
 class _Streams:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.checks import Check, formula, order, padding, shapes, terms, windows
+from aggverify.checks import Check, formula, linearity, order, padding, shapes, terms, windows
+from aggverify.checks.collectives import AGREEMENT
 from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
 from aggverify.codes.state import State
@@ -110,6 +111,34 @@ def test_a_part_is_of_what_is_listed_and_of_what_is_drawn(executor: Executor, ch
     [cut] = half.statistics.observer.cut_short
     assert cut.drawn == entry.examples / 2
     assert half.summary.cases - cut.drawn == max(MIN_EXAMPLES, ceil(listed / 2))
+
+
+@pytest.mark.parametrize(
+    ("check", "profile", "cases"),
+    [
+        (AGREEMENT, "ci", MIN_EXAMPLES),
+        (linearity.CHECK, "ci", MIN_EXAMPLES),
+        (linearity.CHECK, "quick", 19),  # its list, and its part of 20
+        (windows.CHECK, "ci", 3),  # one of two: it is meant to run few
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_more_than_a_part_is_drawn_where_too_few_would_be_judged(
+    executor: Executor, check: Check, profile: str, cases: int
+) -> None:
+    about = replace(subject("right", "token_mean").claim, budget=Budget(profile))
+    [entry] = plan(Subject.of(about), [check]).entries
+    done = run_check(entry, executor)
+    assert done.summary.state is State.OK
+    assert done.summary.cases == cases
+    assert done.statistics.observer.cut_short == []
+
+
+def test_no_more_are_drawn_than_are_asked_for(executor: Executor) -> None:
+    [entry] = plan(by_default(max_examples=3), [linearity.CHECK]).entries
+    assert entry.topped_up == 3
+    listed = run_check(entry, executor, part=0.0).summary.cases - 3
+    assert run_check(entry, executor).summary.cases == listed + 3 < MIN_EXAMPLES
 
 
 def test_the_rest_of_a_list_of_which_a_part_is_run_follows_the_space(executor: Executor) -> None:

@@ -70,7 +70,7 @@ def test_examples_are_the_budgets_or_the_checks() -> None:
     wanted = planned(budget=Budget("ci", max_examples=7))
     assert wanted["independent_of_data_parallel_size"].examples == 7
     most = [e for e in planned().values() if e.check.max_examples and e.check.only is None]
-    assert most and all(e.examples == min(25, ceil((e.check.max_examples or 0) / 2)) for e in most)
+    assert most and all(e.examples == min(25, ceil((e.check.max_examples or 0) / 3)) for e in most)
 
 
 def test_the_plan_is_data() -> None:
@@ -168,11 +168,11 @@ def test_a_fast_reducer_is_not_asked_whether_its_time_is_enough() -> None:
         (None, Budget("quick", max_examples=100), 100),
         (75, Budget("quick"), 25),
         (20, Budget("quick"), 7),
-        (20, Budget("ci"), 10),
+        (20, Budget("ci"), 7),
         (None, Budget("ci"), 25),
-        (20, Budget("ci", max_examples=10), 10),
+        (20, Budget("ci", max_examples=10), 7),
         (75, Budget("ci", max_examples=500), 500),
-        (20, Budget("ci", max_examples=500), 200),
+        (20, Budget("ci", max_examples=500), 134),
         (75, Budget("thorough"), 1500),
     ],
 )

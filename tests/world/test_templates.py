@@ -188,7 +188,7 @@ def test_a_world_that_cannot_start_is_the_outcome_of_its_jobs(pool: Pool) -> Non
     template.close()
 
 
-@pytest.mark.parametrize("act", ["hog_memory", "hog_python_memory"])
+@pytest.mark.parametrize("act", ["hog_memory", "hog_python_memory", "hog_the_last_of_memory"])
 def test_an_import_without_bounds_ends_at_a_limit(act: str) -> None:
     with Pool(Options(import_memory=1 << 30)) as pool:
         found = failure(pool, act)

@@ -45,6 +45,17 @@ class PlannedCheck:
         return int(min(budget.examples, few))
 
     @property
+    def topped_up(self) -> int:
+        """Cases drawn at most where otherwise fewer than MIN_EXAMPLES are judged.
+
+        A check that is meant to run fewer draws no more for it.
+        """
+        budget = self.subject.claim.budget
+        if self.check.only is not None or self._most < MIN_EXAMPLES or not budget.topped_up:
+            return self.examples
+        return max(self.examples, min(budget.examples, self._most))
+
+    @property
     def least(self) -> int:
         """Cases that must have come to a result before it passes, if there are as many.
 

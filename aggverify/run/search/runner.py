@@ -97,11 +97,14 @@ class CheckRun:
         time_given = self.subject.claim.budget.max_time is not None
         return self.executor.clock() if time_given else self.executor.budget_clock()
 
-    def run(self, *, examples: int, part: float = 1.0, seconds: float = math.inf) -> Finding | None:
+    def run(
+        self, *, examples: int, most: int = 0, part: float = 1.0, seconds: float = math.inf
+    ) -> Finding | None:
         """Return the finding on the smallest case that shows it, or None when every case passes.
 
-        ``part``: how much of listed and of drawn cases is run. ``seconds``: of :meth:`clock`, after
-        which there are no more. MIN_EXAMPLES are judged whatever these are, if there are as many.
+        ``examples``: so many are drawn, or up to ``most`` where fewer than MIN_EXAMPLES would be
+        judged. ``part``: how much of listed and of drawn cases is run. ``seconds``: of
+        :meth:`clock`, after which there are no more, but MIN_EXAMPLES are judged.
         Raises OutOfTime where the whole command has none left and nothing was found.
         """
         deadline = self.clock() + seconds
@@ -119,7 +122,7 @@ class CheckRun:
             self.found = search(
                 stream_of(self.subject).cases(self.check.draws(self.space), examples),
                 self._submit_in_time,
-                max_examples=min(examples, max(least, math.ceil(part * examples))),
+                max_examples=min(max(examples, most), max(least, math.ceil(part * examples))),
                 deadline=deadline,
                 least=least,
                 clock=self.clock,

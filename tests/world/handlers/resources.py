@@ -40,6 +40,17 @@ def hog_python_memory(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def hog_the_last_of_memory(play: Play, job: dict[str, Any]) -> None:
+    held, size = [], 1 << 28
+    while size:
+        try:
+            held.append(bytes(size))
+        except MemoryError:
+            size >>= 1
+    raise MemoryError
+
+
+@act
 def close_streams(play: Play, job: dict[str, Any]) -> None:
     sys.stdout.close()
     for fd in range(3):
