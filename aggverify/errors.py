@@ -47,9 +47,15 @@ def shown(value: object, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
-def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
-    """Error for a name outside a closed set, with the nearest accepted one."""
+def unknown(
+    what: str, given: object, accepted: Iterable[str], *, listed_by: str = ""
+) -> InputError:
+    """Error for a name outside a closed set, with the nearest accepted one, and all of them.
+
+    ``listed_by``: the command that lists them, where they are too many for a sentence.
+    """
     names = list(accepted)
     close = difflib.get_close_matches(shown(given, 80).strip("'"), names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return InputError(f"unknown {what} {shown(given)}{hint} (accepted: {', '.join(names)})")
+    every = f"all {len(names)}: {listed_by}" if listed_by else f"accepted: {', '.join(names)}"
+    return InputError(f"unknown {what} {shown(given)}{hint} ({every})")

@@ -26,7 +26,7 @@ def code(name: str) -> Code:
     name = name.strip().upper()
     found = _known.get(f"AGV{name}" if name.isdecimal() else name)
     if found is None:
-        raise unknown("code", name, _known)
+        raise unknown("code", name, _known, listed_by="aggverify explain")
     return found
 
 

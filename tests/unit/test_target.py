@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aggverify.conventions import CONVENTIONS
 from aggverify.errors import CandidateError, InputError, NoReducer, NotClaimable
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, subjects
@@ -93,7 +94,7 @@ def test_nothing_recognised_names_what_is_there_and_the_simplest_signature(file:
     assert "loss(config)" in str(error.value)
     assert error.value.adapter == ""
     assert "def reduce(losses: Tensor" in str(error.value)
-    assert "`aggverify conventions` lists all" in str(error.value)
+    assert f"`aggverify conventions` lists all {len(CONVENTIONS)}" in str(error.value)
 
 
 def test_an_adapter_comes_with_how_to_save_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import (
+    CONVENTIONS,
     Convention,
     Offer,
     by_shape,
@@ -210,7 +211,7 @@ def _nothing_found(
     if any(o.why_not and not o.owner and _shaped([o], conventions) for o in own):
         return NoReducer("\n".join(parts))  # what stands in the way has been named
     parts.append(f"  the simplest signature: {conventions[0].signature}")
-    parts.append(f"  `aggverify conventions` lists all {len(conventions)}")
+    parts.append(f"  `aggverify conventions` lists all {len(CONVENTIONS)}")
     return NoReducer("\n".join(parts))
 
 
