@@ -79,8 +79,9 @@ AMOUNTS = """
 The default profile has longer lists than `quick`, and draws hardly more: 25 cases a check, 50 for
 the one that runs most lists. Checks that need few draw a third of their own number, or as many as
 make 20 cases. Of the {missed} wrong ones that `quick` misses it finds {found}, for which it has
-rows of its own. Until 28 November 2026 it drew 150 cases a check and ran 2,364 steps of a right reducer; until 30 November it
-listed twice as many long and large steps, and ran 1,499. It runs {steps} today. It found the same.
+rows of its own. Until 28 November 2026 it drew 150 cases a check and ran 2,364 steps of a right
+reducer; until 30 November it listed twice as many long and large steps, and ran 1,499. It runs
+{steps} today. It found the same.
 
 A random sample was also run with seed 1 (25 cases for every check): 174 of 180 are found, and the
 six others are not found with seed 0 either. Fifty reducers were written blind once more to compare
