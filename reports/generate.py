@@ -50,12 +50,8 @@ TARGETS = """Targets on two cores:
   within 1.3 x."""
 REMARKS = {
     "default_run.py": """\
-Remark of 2026-11-30, not measured anew. These rows were measured with 1,250 steps of a right
-reducer. It runs 1,320, where it ran 1,500 until then: with these, in a quicker hour, a run that is
-closed under the library's engine took 4.9, 5.0 and 5.1 x, five runs each. Before, it took 5.6 to
-5.9 x: that engine is now imported while other checks run, and its cases run on two ranks. torch's
-DDP in place of FSDP2 would save 0.1 x, as both import torch._dynamo. Ranks that wait miss the
-target of a first finding: they are seen to wait twice before they are shown.""",
+torch's DDP in place of FSDP2 would save 0.1 x, as both import torch._dynamo. Ranks that wait miss
+the target of a first finding: they are seen to wait twice before they are shown.""",
     "pool.py": """\
 Remark of 2026-11-27, not measured anew. The pool was opened next to the one before several machines
 went over torch's own store (`f507d8a`). Both were asked in turn, twelve times each, medians: 0.98
