@@ -25,9 +25,7 @@ from aggverify.cli.render import render
 from aggverify.cli.replay import replay
 from aggverify.cli.snapshot import snapshot
 from aggverify.cli.versions import print_versions
-
-_SELDOM = 50_000
-"""New objects after which the collector looks at the young ones: what imports make stays."""
+from aggverify.world.interpreter import SELDOM
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -68,7 +66,7 @@ commands.add_command(config)
 def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
     began = time.monotonic()
-    gc.set_threshold(_SELDOM)
+    gc.set_threshold(SELDOM)
     # The process ends with all that it holds: looking for cycles first takes 0.2 s.
     atexit.register(gc.freeze)
     with streams.guarded(), ways_out.warned(), ways_out.ended_gently():

@@ -29,11 +29,10 @@ from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.smoke import taken
 from aggverify.trainer.loading import check_described
 from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, resource_headroom
+from aggverify.world.interpreter import SELDOM
 
 _ITS_OWN = 1000
 """More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
-_SELDOM = 10_000
-"""New objects, some megabytes, after which the collector goes through the young ones."""
 
 
 @contextmanager
@@ -227,7 +226,7 @@ def frozen() -> Iterator[None]:
     mine, usual = gc.get_freeze_count() < _ITS_OWN, gc.get_threshold()
     if mine:
         gc.freeze()
-        gc.set_threshold(max(usual[0], _SELDOM), *usual[1:])
+        gc.set_threshold(max(usual[0], SELDOM), *usual[1:])
     try:
         yield
     finally:

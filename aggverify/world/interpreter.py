@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+SELDOM = 10_000
+"""New objects, some megabytes, after which the collector goes through the young ones: most of what
+our own processes make stays."""
 ROOT = Path(__file__).resolve().parent.parent.parent
 """The folder that this package is imported from."""
 
@@ -26,11 +29,14 @@ def uncollected() -> Iterator[None]:
     """Run imports without the garbage collector.
 
     It would take a tenth of their time to find next to nothing: what an import makes stays. So it
-    is frozen before the next object has the collector look at all of it.
+    is frozen before the next object has the collector look at all of it. Code under test may have
+    switched the collector off for good, as trainers do: then it stays off.
     """
+    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if was_on:
+            gc.enable()

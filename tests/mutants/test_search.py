@@ -136,7 +136,7 @@ def test_more_than_a_part_is_drawn_where_too_few_would_be_judged(
 
 def test_no_more_are_drawn_than_are_asked_for(executor: Executor) -> None:
     [entry] = plan(by_default(max_examples=3), [linearity.CHECK]).entries
-    assert entry.topped_up == 3
+    assert entry.most_examples == 3
     listed = run_check(entry, executor, part=0.0).summary.cases - 3
     assert run_check(entry, executor).summary.cases == listed + 3 < MIN_EXAMPLES
 

@@ -45,7 +45,7 @@ class PlannedCheck:
         return int(min(budget.examples, few))
 
     @property
-    def topped_up(self) -> int:
+    def most_examples(self) -> int:
         """Cases drawn at most where otherwise fewer than MIN_EXAMPLES are judged.
 
         A check that is meant to run fewer draws no more for it.

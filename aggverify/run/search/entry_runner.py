@@ -155,7 +155,7 @@ def _found(
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
-    finding = run.run(examples=entry.examples, most=entry.topped_up, part=part, seconds=seconds)
+    finding = run.run(examples=entry.examples, most=entry.most_examples, part=part, seconds=seconds)
     if run.cut_short:
         cut = model.Cut(check.name, run.drawn, entry.examples)
         run.statistics.observer.cut_short.append(cut)
