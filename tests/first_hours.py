@@ -124,7 +124,7 @@ def reduce(losses, batch):
     return torch.where(mask, losses, 0).sum() / max(batch.num_tokens, 1)
 """,
         0,
-        ("refuses", "context parallelism is not supported", "token_mean"),
+        ("refused", "context parallelism is not supported", "token_mean"),
         _FACTORS,
     ),
     FirstHour(
@@ -291,7 +291,7 @@ def reduce(losses, batch):
     return losses.mean()
 """,
         1,
-        ("AGV121", "the mask is never applied"),
+        ("AGV121", "masked tokens have a weight"),
         ("padded width", "of no gradient"),
     ),
     FirstHour(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from aggverify.conventions.padded_rows import PaddedRows
 from aggverify.conventions.token_labels import HasTokens
 
 if TYPE_CHECKING:
@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 
     from aggverify.conventions.lazy_fields import LazyFields
 
-Side = Literal["right", "left"]
-Width = Literal["micro-batch", "step"]
-
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch(HasTokens):
+class MicroBatch(HasTokens, PaddedRows):
     """One micro-batch on one rank, and the step's global counts.
 
     ``losses`` (the reducer's first argument) is 1-D: the samples' local pieces concatenated in the
@@ -162,36 +159,3 @@ class MicroBatch(HasTokens):
     def local_positions(self) -> list[Tensor]:
         """Of each sample, which tokens of its response this rank's losses stand for."""
         return [] if self._lazy is None else self._lazy.local_positions()
-
-    def padded(
-        self,
-        values: Tensor | Sequence[Tensor],
-        *,
-        side: Side = "right",
-        width: Width = "micro-batch",
-    ) -> Tensor:
-        """``(B, T)`` rows, one a sample, with 0 on the padded ``side``.
-
-        ``values`` is 1-D as the losses are, or one tensor a sample, as ``local_masks``; gradients
-        flow back. T is the longest of them, or under ``width="step"`` of the step's responses.
-        """
-        import torch
-
-        if side not in ("right", "left") or width not in ("micro-batch", "step"):
-            raise ValueError(
-                f"rows are padded right or left, to the width of the micro-batch or step; got "
-                f"side {side!r}, width {width!r}"
-            )
-        if isinstance(values, torch.Tensor):
-            values = values.split_with_sizes([*map(len, self.local_masks)])
-        longest = self.step_width if width == "step" else max(map(len, values), default=0)
-        padding = [(0, longest - len(row))[:: 1 if side == "right" else -1] for row in values]
-        pad = torch.nn.functional.pad
-        return torch.stack([pad(row, by) for row, by in zip(values, padding, strict=True)])
-
-    def rows(
-        self, losses: Tensor, *, side: Side = "right", width: Width = "micro-batch"
-    ) -> tuple[Tensor, Tensor]:
-        """Return the losses and their masks as padded ``(B, T)`` rows."""
-        masks = self.padded(self.local_masks, side=side, width=width)
-        return self.padded(losses, side=side, width=width), masks

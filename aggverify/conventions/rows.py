@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from aggverify.conventions.micro_batch import Side, Width
+from aggverify.conventions.padded_rows import Side, Width
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Index, positions, rank_width, visible_pieces
 

@@ -16,7 +16,9 @@ from aggverify.files import contents, parsed, reason_of, write_inside
 from aggverify.run.export import STAND_INS, Export
 
 RUNNER, CASE, REDUCER = "run.py", "case.json", "reducer.py"
-ADAPTER, HELPER = "adapter.py", "stand_ins.py"
+ADAPTER = "adapter.py"
+SHARED = ("megatron_mpu", "padded_rows")
+"""Modules of ``conventions`` that need torch alone: the runner imports their copies."""
 MOST_BYTES = 1 << 24
 """Largest file of a reducer or an adapter that is copied."""
 
@@ -53,13 +55,15 @@ def _texts(made: Export) -> Iterator[tuple[str, str]]:
     yield CASE, "{\n" + ",\n".join(parts) + "\n}\n"
     if made.reducer is not None:
         yield REDUCER, contents(made.reducer, MOST_BYTES).decode()
+    shared = list(SHARED)
     if made.adapter is not None:
         text = contents(made.adapter, MOST_BYTES).decode()
-        own = text.replace(f"from {STAND_INS} import", f"from {Path(HELPER).stem} import")
+        name = STAND_INS.rpartition(".")[2]
+        own = text.replace(f"from {STAND_INS} import", f"from {name} import")
         yield ADAPTER, own
-        if own != text:
-            home, _, name = STAND_INS.rpartition(".")
-            yield HELPER, (files(home) / f"{name}.py").read_text("utf-8")
+        shared += [name] * (own != text)
+    for name in shared:
+        yield f"{name}.py", (files("aggverify.conventions") / f"{name}.py").read_text("utf-8")
     yield RUNNER, (files("aggverify.report") / "templates" / RUNNER).read_text("utf-8")
 
 
@@ -67,13 +71,13 @@ def _lines(made: Export, folder: Path) -> Iterator[str]:
     command = ["python", str(folder / RUNNER)]
     yield f"exported to {folder}: {shlex.join(command)} needs torch alone"
     if made.reducer is None:
-        name = made.case["reducer"]["module"]
-        yield f"it imports {name}: run it where Python finds that"
+        yield f"it imports {made.case['reducer']}: run it where Python finds that"
         return
     neighbours = sorted(_neighbours(made.reducer))
     if neighbours:
-        again = shlex.join([*command, str(made.reducer)])
-        yield f"{REDUCER} imports {', '.join(neighbours)} from {made.reducer.parent}: run {again}"
+        home = made.reducer.parent.resolve()
+        again = f"PYTHONPATH={shlex.quote(str(home))} {shlex.join(command)}"
+        yield f"{REDUCER} imports {', '.join(neighbours)} from {home}: run {again}"
 
 
 def _neighbours(path: Path) -> set[str]:

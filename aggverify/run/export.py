@@ -34,7 +34,7 @@ from aggverify.oracles.bounds import PRECISIONS, weight_bound
 from aggverify.steps.case import Case
 from aggverify.trainer.assignment import WHY_NOT
 
-SCHEMA = 1
+SCHEMA = 2
 MOST_TOKENS = 10_000
 """Response tokens of an exported step."""
 STAND_INS = "aggverify.conventions.stand_ins"
@@ -83,9 +83,9 @@ def export(
     data = {
         "schema": SCHEMA,
         "title": line(title),
-        "reducer": {"file": "reducer.py"} if is_path(head) else {"module": head},
+        "reducer": "reducer" if is_path(head) else head,
         "bound": calls_bound(subject.convention),
-        "adapter": None if adapter is None else {"file": "adapter.py"},
+        "adapter": None if adapter is None else "adapter",
         "engine": subject.engine.name,
         "scale": str(scale),
         "per_token": subject.engine.takes_counts,

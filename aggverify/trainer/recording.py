@@ -106,20 +106,21 @@ class _Calls:
         if isinstance(value, _AS_IT_IS):
             return value
         if isinstance(value, float):
-            return {"float": str(value)} if not math.isfinite(value) else value
+            return value if math.isfinite(value) else {"builtin": ["float", str(value)]}
         if isinstance(value, torch.Tensor):
             return {"tensor": self._tensor(value)}
         if isinstance(value, list):
             return [self.written(f"{name}[{n}]", item) for n, item in enumerate(value)]
         if isinstance(value, tuple):
-            return {"tuple": self.written(name, list(value))}
+            return {"builtin": ["tuple", self.written(name, list(value))]}
         if isinstance(value, slice):
-            return {"slice": self.written(name, [value.start, value.stop, value.step])}
+            return {"builtin": ["slice", value.start, value.stop, value.step]}
         if isinstance(value, Mapping):
             pairs = ([key, self.written(f"{name}[{key!r}]", v)] for key, v in value.items())
-            return {"dict": [[self.written(f"a key of {name}", k), v] for k, v in pairs]}
+            items = [[self.written(f"a key of {name}", k), v] for k, v in pairs]
+            return {"builtin": ["dict", items]}
         if isinstance(value, torch.dtype):
-            return {"dtype": str(value).removeprefix("torch.")}
+            return {"named": str(value)}
         if (group := self._group(value)) is not None:
             return {"group": group}
         if dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
@@ -135,16 +136,16 @@ class _Calls:
         found: dict[str, Any] = {
             "shape": list(tensor.shape),
             "dtype": str(tensor.dtype).removeprefix("torch."),
-            "values": [_number(x) for x in flat.detach().tolist()],
+            "values": self.written("values", flat.detach().tolist()),
         }
         if not tensor.requires_grad:
             return found
-        slopes: list[tuple[int, int, float | str]] = []
+        slopes: list[list[float]] = []
         for n, element in enumerate(flat):
             [slope] = torch.autograd.grad(element, self.leaf, retain_graph=True, allow_unused=True)
             if slope is not None:
-                slopes += [(n, t, _number(slope[t].item())) for t in slope.nonzero()[:, 0].tolist()]
-        return found | {"slopes": slopes}
+                slopes += [[n, t, slope[t].item()] for t in slope.nonzero()[:, 0].tolist()]
+        return found | {"slopes": self.written("slopes", slopes)}
 
     def _group(self, value: Any) -> str | None:
         import torch.distributed as dist
@@ -167,7 +168,7 @@ class RecordedResult:
         return self.calls.noted(self.data, args, kwargs)
 
     def __getitem__(self, index: Any) -> RecordedResult:
-        return self.calls.noted({"operator": "getitem"}, (self, index), {})
+        return self.calls.noted({"named": "operator.getitem"}, (self, index), {})
 
     def __iter__(self) -> Iterator[Any]:
         raise NoData("the convention looks into what the reducer returns")
@@ -186,7 +187,7 @@ class RecordedResult:
         if kwargs or not hasattr(operator, name):
             raise NoData(f"the convention makes {name} of what the reducer returns")
         result = next(arg for arg in args if isinstance(arg, RecordedResult))
-        return result.calls.noted({"operator": name}, args, {})
+        return result.calls.noted({"named": f"operator.{name}"}, args, {})
 
 
 class _Module:
@@ -198,11 +199,6 @@ class _Module:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._module, name)
         return RecordedResult(self._calls, {"reducer": name}) if callable(value) else value
-
-
-def _number(x: Any) -> Any:
-    """Return a number as JSON has it; what is not finite by its name."""
-    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
-from aggverify.conventions.micro_batch import Side
+from aggverify.conventions.padded_rows import Side
 from aggverify.oracles import Policy
 from tests.corpus.base import Correct, Mutant
 from tests.corpus.parts import kept, sums, total, weighted

@@ -50,17 +50,18 @@ def of(how: Any, module: Any = None) -> dict[str, Any]:
     return read
 
 
+NAN = {"builtin": ["float", "nan"]}
 VALUES = [
     (None, None),
     (True, True),
-    (math.inf, {"float": "inf"}),
-    ((1, [2.5, "x"]), {"tuple": [1, [2.5, "x"]]}),
-    ({"a": slice(1, None)}, {"dict": [["a", {"slice": [1, None, None]}]]}),
-    (torch.float16, {"dtype": "float16"}),
+    (math.inf, {"builtin": ["float", "inf"]}),
+    ((1, [2.5, "x"]), {"builtin": ["tuple", [1, [2.5, "x"]]]}),
+    ({"a": slice(1, None)}, {"builtin": ["dict", [["a", {"builtin": ["slice", 1, None, None]}]]]}),
+    (torch.float16, {"named": "torch.float16"}),
     (SimpleNamespace(n=1), {"object": {"n": 1}}),
     (
         torch.tensor([[1.0, math.nan]]),
-        {"tensor": {"shape": [1, 2], "dtype": "float32", "values": [1.0, "nan"]}},
+        {"tensor": {"shape": [1, 2], "dtype": "float32", "values": [1.0, NAN]}},
     ),
 ]
 
@@ -89,7 +90,7 @@ def test_a_result_that_is_a_factor_stands_for_itself() -> None:
     module = SimpleNamespace(reduce_loss=print)
     first, second = of(SkyrlAdvantages(), module)["cells"]
     kinds = [[next(iter(call["call"].items())) for call in c["calls"]] for c in (first, second)]
-    own = [("operator", "getitem"), ("operator", "mul"), ("reducer", "reduce_loss")]
+    own = [("named", "operator.getitem"), ("named", "operator.mul"), ("reducer", "reduce_loss")]
     assert kinds == [[("reducer", "reduce"), *own], own]
     assert second["calls"][0]["args"][0] == {"result": 0} and second["loss"] == {"result": 6}
 

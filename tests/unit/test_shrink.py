@@ -5,7 +5,14 @@ from __future__ import annotations
 from aggverify.checks import Finding
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
-from aggverify.run.search.shrink import FEW, MOST, plain_cases, shrink_by_listing, smallest_cases
+from aggverify.run.search.shrink import (
+    FEW,
+    MOST,
+    plain_cases,
+    shrink,
+    shrink_by_listing,
+    smallest_cases,
+)
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
@@ -58,6 +65,18 @@ def test_the_first_that_shows_it_is_found_whatever_it_is_found_on_before() -> No
             found = shrink_by_listing(finding(start), judge, WIDE)
             assert found is not None
             assert (found.case.step, found.case.layout) == wanted
+
+
+def test_what_is_found_on_one_rank_is_made_small_there_whatever_layouts_are_drawn() -> None:
+    step = parse_step("2/101 1/11")
+    start = Case(step, Layout(parse_micro_batches("0,1")), (1.0,) * 5)
+    apart = Space(max_dp=2, min_units=2)
+
+    def judge(batch: list[Case]) -> list[Finding | None]:  # the step on one rank, as it was drawn
+        return [finding(case.trivial) for case in batch]
+
+    assert start not in apart
+    assert shrink(finding(start), judge, apart).case.step == parse_step("1/1")
 
 
 def test_what_costs_a_world_is_tried_twice_and_another_code_does_not_count() -> None:

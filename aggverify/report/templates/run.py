@@ -1,96 +1,69 @@
-"""Runs an exported case with torch alone: prints each token's weight, and the expected one.
+"""Runs an exported case in plain torch: prints each token's weight, and the expected one.
 
-``python run.py [REDUCER.py]`` exits with 1 where a weight is wrong, and with 0 where none is.
+``python run.py`` exits with 1 where a weight is wrong, and with 0 where none is.
 ``case.json`` has what each rank's calls are given. A tensor that depends on the losses has slopes
 (element, token, derivative): the weight of a token is the gradient of its loss.
 """
 
-import importlib.util
+import builtins
+import faulthandler
 import inspect
 import json
 import math
-import operator
-import signal
 import sys
 import tempfile
 from datetime import timedelta
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from pkgutil import resolve_name
+from types import SimpleNamespace
 
+import megatron_mpu
 import torch
 import torch.distributed as dist
+from padded_rows import PaddedRows
 
-HERE = Path(__file__).resolve().parent
-CASE = json.loads((HERE / "case.json").read_text("utf-8"))
+CASE = json.loads(Path(__file__).with_name("case.json").read_text("utf-8"))
 GROUPS = {}
+Attributes = type("Attributes", (PaddedRows, SimpleNamespace), {})  # as a micro-batch has them
+built = cache(lambda kind: kind())
+sys.path.append(str(Path.cwd()))
 
 
-class Attributes(SimpleNamespace):  # an object of attributes, as a micro-batch is one
-    def padded(self, values, *, side="right", width="micro-batch"):
-        own = [*map(len, self.local_masks)]
-        rows = list(values.split(own) if torch.is_tensor(values) else values)
-        longest = self.step_width if width == "step" else max(map(len, rows), default=0)
-        left = [longest - len(row) for row in rows]
-        by = [(0, n) if side == "right" else (n, 0) for n in left]
-        return torch.stack([*map(torch.nn.functional.pad, rows, by)])
-
-    def rows(self, losses, **how):
-        return self.padded(losses, **how), self.padded(self.local_masks, **how)
-
-
-@cache
-def module(kind):
-    if name := CASE[kind].get("module"):
-        sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(name)
-    own = sys.argv[1:] if kind == "reducer" else ()
-    path = Path(own[0]).resolve() if own else HERE / CASE[kind]["file"]
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"exported_{kind}", path)
-    sys.modules[spec.name] = found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-@cache
 def function(kind, name):  # of a class its method, of an object that is made here
-    *owner, last = name.rsplit(".", 1)
-    holder = operator.attrgetter(*owner)(module(kind)) if owner else module(kind)
+    owner, _, last = name.rpartition(".")
+    holder = resolve_name(f"{CASE[kind]}:{owner}")
     made = CASE["bound"] and isinstance(holder, type)
     plain = made and inspect.isfunction(inspect.getattr_static(holder, last))
-    return getattr(holder() if plain else holder, last)
+    return getattr(built(holder) if plain else holder, last)
 
 
 def tensor(data, theta):
-    numbers = [float(x) if isinstance(x, str) else x for x in data["values"]]
-    made = torch.tensor(numbers, dtype=getattr(torch, data["dtype"]))
+    made = torch.tensor(value(data["values"], None, None), dtype=getattr(torch, data["dtype"]))
     if "slopes" in data:
-        rows = [[*map(float, row)] for row in data["slopes"]]
-        element, token, slope = torch.tensor(rows, dtype=torch.float64).reshape(-1, 3).T
-        sums = torch.zeros(len(made), dtype=torch.float64)
-        made = made + sums.index_add(0, element.long(), slope * theta[token.long()]).to(made.dtype)
+        slopes = torch.tensor(value(data["slopes"], None, None), dtype=torch.float64).reshape(-1, 3)
+        element, token = slopes[:, :2].T.long()
+        shares = slopes[:, 2] * theta[token]
+        made = made + theta.new_zeros(len(made)).index_add(0, element, shares).to(made)
     return made.reshape(data["shape"])
 
 
-def value(data, theta, results):  # what the data stands for: lists, and objects of one key
+def value(data, theta, results):  # an object of one key names its kind
     if isinstance(data, list):
-        return [value(x, theta, results) for x in data]
+        return [value(each, theta, results) for each in data]
     if not isinstance(data, dict):
         return data
-    [(kind, inner)] = data.items()
-    if kind in ("tuple", "dict", "slice"):
-        inner = value(inner, theta, results)
-    elif kind == "object":
-        inner = {name: value(x, theta, results) for name, x in inner.items()}
-    made = {"tuple": tuple, "dict": dict, "float": float, "group": GROUPS.get}
-    made |= {"slice": lambda ends: slice(*ends), "object": lambda own: Attributes(**own)}
-    made |= {"tensor": lambda own: tensor(own, theta), "result": results.__getitem__}
-    made |= {"dtype": lambda name: getattr(torch, name)}
-    made |= {"operator": lambda name: getattr(operator, name)}
-    made |= {name: lambda own: function(kind, own) for name in ("reducer", "adapter")}
-    return made[kind](inner)
+    [(kind, own)] = data.items()
+    if kind == "object":
+        return Attributes(**{name: value(x, theta, results) for name, x in own.items()})
+    if kind == "builtin":  # a tuple, a dict or a slice
+        name, *given = value(own, theta, results)
+        return getattr(builtins, name)(*given)
+    if kind == "tensor":
+        return tensor(own, theta)
+    known = {"result": results.__getitem__, "group": GROUPS.get, "named": resolve_name}
+    return known[kind](own) if kind in known else function(kind, own)
 
 
 def weights(step, rank):
@@ -98,9 +71,9 @@ def weights(step, rank):
     results, counted, total = [], 0, 0.0
     for cell in step["ranks"][rank]:
         for call in cell["calls"]:
+            called, given = value([call["call"], call["args"]], theta, results)
             named = {name: value(x, theta, results) for name, x in call["kwargs"].items()}
-            given = value(call["args"], theta, results)
-            results.append(value(call["call"], theta, results)(*given, **named))
+            results.append(called(*given, **named))
         out = value(cell["loss"], theta, results)
         loss, *more = out if isinstance(out, tuple) else (out,)
         counted += next((int(n) for n in more if hasattr(n, "__int__")), cell["tokens"])
@@ -112,33 +85,16 @@ def weights(step, rank):
     return row[:-1] * float(Fraction(CASE["scale"])) / (max(row[-1], 1) if CASE["per_token"] else 1)
 
 
-def stand_in():  # megatron.core.mpu, for reducers that ask it for their rank
-    mpu = ModuleType("megatron.core.mpu")
-    for kind, name in (("data", "dp"), ("context", "cp")):
-        group, start = GROUPS[name], f"get_{kind}_parallel_"
-        own = {"group": group, "rank": group.rank(), "world_size": group.size()}
-        for asked, answer in own.items():
-            setattr(mpu, start + asked, lambda *_, answer=answer, **__: answer)
-    mpu.core = mpu.mpu = mpu.parallel_state = mpu
-    names = ("megatron", "megatron.core", "megatron.core.mpu", "megatron.core.parallel_state")
-    sys.modules.update(dict.fromkeys(names, mpu))
-
-
-def expired(*_):
-    raise TimeoutError("not done within 120 s")
-
-
-def run(rank, world, folder, found):
-    if hasattr(signal, "alarm"):
-        signal.signal(signal.SIGALRM, expired)
-        signal.alarm(120)
+def run(rank, dp, cp, folder, found):
+    faulthandler.dump_traceback_later(120, exit=True)
     store, time = f"file://{folder}/store", timedelta(seconds=60)
-    dist.init_process_group("gloo", store, timeout=time, world_size=world, rank=rank)
-    grid = torch.arange(world).reshape(CASE["dp_size"], CASE["cp_size"])
+    dist.init_process_group("gloo", store, time, dp * cp, rank)
+    grid = torch.arange(dp * cp).reshape(dp, cp)
     for name, ranks in (("dp", grid.T), ("cp", grid)):
-        GROUPS[name] = dist.new_subgroups_by_enumeration(ranks.tolist())[0]
+        GROUPS[name], _ = dist.new_subgroups_by_enumeration(ranks.tolist())
     GROUPS["world"] = dist.group.WORLD
-    stand_in()
+    megatron_mpu.install()
+    megatron_mpu.place(rank // cp, dp, rank % cp, cp, GROUPS["dp"], GROUPS["cp"])
     for step in CASE["steps"]:
         last = weights(step, rank)
     found.copy_(last.detach())
@@ -147,18 +103,15 @@ def run(rank, world, folder, found):
 
 
 if __name__ == "__main__":
-    size, expected = CASE["dp_size"] * CASE["cp_size"], [*map(Fraction, CASE["expected"])]
+    dp, cp, expected = CASE["dp_size"], CASE["cp_size"], [*map(Fraction, CASE["expected"])]
     found = torch.zeros(len(expected) + 1, dtype=torch.float64).share_memory_()
+    method = "fork" if sys.platform == "linux" else "spawn"
     with tempfile.TemporaryDirectory() as folder:
-        if size == 1:
-            run(0, 1, folder, found)
-        else:
-            how = {"start_method": "fork" if sys.platform == "linux" else "spawn"}
-            torch.multiprocessing.start_processes(run, (size, folder, found), size, **how)
-    print(CASE["title"])
+        given = dp, cp, folder, found
+        torch.multiprocessing.start_processes(run, given, dp * cp, start_method=method)
     *weighed, total = found.tolist()
     wrong = CASE["finite"] and not math.isfinite(total)
-    print("the loss is not finite   <- wrong\n" * wrong, end="")
+    print(CASE["title"], "\nthe loss is not finite   <- wrong" * wrong, sep="")
     for (i, t), w, e, most in zip(CASE["tokens"], weighed, expected, CASE["allowed"]):
         off = not abs(w - float(e)) <= most
         factor = f", {w / float(e):.6g} times that" if e and off else ""
