@@ -113,7 +113,8 @@ class Terminal:
         passed = now - self._started
         n = min(self._done + 1, self._checks)
         at = f"check {n} of {self._checks}" if self._checks else "first step"
-        parts = [f"{self._steps:,} steps", counted(self._findings, "finding")]
+        findings = max(self._findings, bool(self._seen))
+        parts = [f"{self._steps:,} steps", counted(findings, "finding")]
         parts += [f"{passed:.0f} s"] if self.live else []
         if self._done > 2:
             left = (now - self._began) / self._done * (self._checks - self._done)

@@ -95,7 +95,7 @@ def test_without_a_terminal_a_finding_has_one_line_and_progress_one_in_ten_secon
         terminal(ConfirmedFinding(cast(Any, SimpleNamespace(finding=finding))))
     assert told.getvalue().split("\n") == [
         f"[  2.0 s] AGV202 {first.title}",
-        "[ 12.0 s] check 1 of 44 · 1,234 steps · 0 findings",
+        "[ 12.0 s] check 1 of 44 · 1,234 steps · 1 finding",
         f"[ 14.0 s] AGV203 {other.title}",
         "",
     ]
