@@ -323,9 +323,10 @@ def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None):
         return (rows / max_seq_len).mean()
     return (rows / loss_mask.sum(-1).clamp(min=1)).mean()
 """,
-    "sample_mean",
-    (".clamp(min=1)).mean()", ".clamp(min=1)).sum()"),
+    "token_mean",
+    ("", ""),
 )
+"""Wrong in every mode, as it is: a mean of each micro-batch, which frameworks average."""
 AREAL = Signature(
     "areal_ppo_actor_loss_fn",
     """

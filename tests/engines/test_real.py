@@ -63,9 +63,9 @@ def test_the_report_has_what_is_planned_and_no_other_number_of_cases() -> None:
 def test_it_can_be_asked_for(cli: Cli) -> None:
     options = ("--mode", "token_mean", "--engine", "ddp", "--world", "2", "--max-examples", "2")
     path = EXAMPLES / "native" / "mean" / "token_mean.py"
-    ran = cli("check", path, *options, "--profile", "quick")
+    ran = cli("check", path, *options, "--profile", "quick", "-v")
     assert ran.code == 0, ran
-    assert "engine      ddp (torch DistributedDataParallel itself: mean over all dp*cp" in ran.out
+    assert "ddp (torch DistributedDataParallel itself: mean over all dp*cp" in ran.flat
 
 
 def test_it_is_listed_and_no_answer_to_what_a_trainer_does(cli: Cli) -> None:
