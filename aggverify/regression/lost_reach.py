@@ -143,14 +143,27 @@ def _reached(covered: Covered) -> dict[_LinePlace, set[str]]:
     return found
 
 
-def _sizes(base: Margin, head: Margin, busier: bool) -> Iterator[LostCoverage]:
-    """Yield sizes of step that the head judged nothing near of: classes are a factor of 4 apart."""
-    was, now = ([size.tokens for size in margin.by_size] for margin in (base, head))
+def _sizes(base: Margin, head: Verdict, busier: bool) -> Iterator[LostCoverage]:
+    """Yield sizes of step that the head judged nothing near of: classes are a factor of 4 apart.
+
+    In which dtype a size is run follows from numbers in the reducer's code, which may change: a
+    size that is judged in another one is told, and no loss.
+    """
+    was = [size.tokens for size in base.by_size]
     looked_at = [max(was, default=0)] if busier else was
-    left = [n for n in looked_at if n and not any(n < 4 * m and m < 4 * n for m in now)]
-    if left:
-        steps = f"steps of about {', '.join(map(str, left))} tokens in {base.dtype}"
-        yield LostCoverage(steps, "judged", "not judged", f"judges no {steps}")
+    [same] = [margin for margin in head.margins if margin.dtype == base.dtype]
+    left = [n for n in looked_at if n and not _is_near(n, same)]
+    lost = [n for n in left if not any(_is_near(n, margin) for margin in head.margins)]
+    told = [n for n in left if n not in lost]
+    for sizes, kind in ((lost, Kind.COVERAGE_LOST), (told, Kind.NEW_WARNING)):
+        if sizes:
+            steps = f"steps of about {', '.join(map(str, sizes))} tokens in {base.dtype}"
+            yield LostCoverage(steps, "judged", "not judged", f"judges no {steps}", kind)
+
+
+def _is_near(tokens: int, margin: Margin) -> bool:
+    sizes = (size.tokens for size in margin.by_size)
+    return any(tokens < 4 * size and size < 4 * tokens for size in sizes)
 
 
 def bounds(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
@@ -166,7 +179,7 @@ def bounds(base: Verdict, head: Verdict) -> Iterator[LostCoverage]:
             what, caught = f"margin in {margin.dtype}", _caught(margin.smallest_caught)
             yield LostCoverage(what, caught, "no result", f"judges nothing in {margin.dtype}")
         else:
-            yield from _sizes(margin, after, _busier(base, head))
+            yield from _sizes(margin, head, _busier(base, head))
         if after is not None and after.smallest_caught > WIDER * margin.smallest_caught:
             sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
             sentence = f"is judged with wider bounds in {margin.dtype}"

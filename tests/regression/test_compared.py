@@ -339,6 +339,21 @@ def test_a_wider_bound_is_told() -> None:
     assert only(document(replace(GREEN, margins=(wide,))), document(GREEN)).kind is Kind.UNCHANGED
 
 
+def test_a_size_that_is_judged_in_another_dtype_is_told_and_no_loss() -> None:
+    (margin,) = GREEN.margins
+    small, large = model.SizeMargin(64, 0.1), model.SizeMargin(4096, 0.1)
+
+    def judged(*sizes: model.SizeMargin) -> Document:
+        half = replace(margin, dtype="float16", by_size=sizes)
+        return document(replace(GREEN, margins=(replace(margin, by_size=(small, large)), half)))
+
+    change = only(judged(small, large), judged(small))
+    what = "steps of about 4096 tokens in float16"
+    assert (change.kind, change.what) == (Kind.NEW_WARNING, what)
+    change = only(judged(replace(large, tokens=1 << 16)), judged(large))
+    assert (change.kind, change.base) == (Kind.COVERAGE_LOST, "judged")
+
+
 def test_the_worst_comes_first() -> None:
     order = list(Kind)
     found = compare(*map(merged, zip(*(pairs()[kind]() for kind in Kind), strict=True)))
