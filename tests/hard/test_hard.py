@@ -20,7 +20,8 @@ from tests.choosing import thorough_at_times, thorough_but
 from tests.hard.wrong import SPECIAL, WRONG
 
 LATE = 25
-"""Drawn cases of a check under --profile quick: none of them shows it, for two seeds of three."""
+"""Drawn cases of a check under --profile quick: none of them shows it, for two seeds of three, or
+for more than half of twelve."""
 SHOWN = {
     *("AGV101", "AGV102", "AGV103", "AGV104", "AGV111", "AGV112", "AGV121", "AGV122", "AGV123"),
     *("AGV124", "AGV127", "AGV131", "AGV132", "AGV133", "AGV141", "AGV142", "AGV201", "AGV202"),
@@ -72,11 +73,14 @@ def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> No
     how, run = run_of(hard, executor)
     space, late = how.draws(run.space), float("inf")
     most = min(LATE, how.max_examples or LATE)
-    found = [
-        search(draws(space, seed), run.submit, max_examples=most, deadline=late)
-        for seed in range(3)
-    ]
-    assert found.count(None) >= 2, [f.case for f in found if f is not None]
+
+    def missed(seeds: range) -> int:
+        drawn = (draws(space, seed) for seed in seeds)
+        found = (search(some, run.submit, max_examples=most, deadline=late) for some in drawn)
+        return sum(one is None for one in found)
+
+    few = missed(range(3))
+    assert few >= 2 or few + missed(range(3, 12)) > 6
 
 
 def test_every_code_that_a_step_shows_is_there() -> None:

@@ -41,6 +41,6 @@ def test_a_suite_of_three_lines(wheel: Path, tmp_path: Path) -> None:
     assert "test_right" not in out.partition("short test summary info")[2]
     # Assertions of ours are not pytest's to rewrite, which takes a second in every process.
     ours = installed.site / "aggverify"
-    assert list(ours.rglob("bench.*.pyc"))
+    assert list(ours.rglob("session.*.pyc"))
     rewritten = {path.name.partition(".")[0] for path in ours.rglob("*-pytest-*.pyc")}
     assert rewritten <= {"__init__", "plugin", "probes"}, "imported before the plugin can say so"
