@@ -147,15 +147,15 @@ def _sizes(base: Margin, head: Verdict, busier: bool) -> Iterator[LostCoverage]:
     """Yield sizes of step that the head judged nothing near of: classes are a factor of 4 apart.
 
     In which dtype a size is run follows from numbers in the reducer's code, which may change: a
-    size that is judged in another one is told, and no loss.
+    size that is judged in another one gets a warning, and is no loss.
     """
     was = [size.tokens for size in base.by_size]
     looked_at = [max(was, default=0)] if busier else was
     [same] = [margin for margin in head.margins if margin.dtype == base.dtype]
     left = [n for n in looked_at if n and not _is_near(n, same)]
     lost = [n for n in left if not any(_is_near(n, margin) for margin in head.margins)]
-    told = [n for n in left if n not in lost]
-    for sizes, kind in ((lost, Kind.COVERAGE_LOST), (told, Kind.NEW_WARNING)):
+    elsewhere = [n for n in left if n not in lost]
+    for sizes, kind in ((lost, Kind.COVERAGE_LOST), (elsewhere, Kind.NEW_WARNING)):
         if sizes:
             steps = f"steps of about {', '.join(map(str, sizes))} tokens in {base.dtype}"
             yield LostCoverage(steps, "judged", "not judged", f"judges no {steps}", kind)
