@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Signature:
     """A file with one function. ``mode``: what it implements through its adapter; ``wrong``: a text
     in it and what makes it another mode. ``engine``: where it is right, "" where the adapter leaves
-    that to the person. ``left``: what ``aggverify new`` leaves to say, empty where it all runs."""
+    that to the person. ``left``: what ``aggverify new`` leaves to say, empty where it all runs.
+    ``fails``: codes of a mistake that the framework's own function has."""
 
     name: str
     source: str
@@ -17,6 +18,7 @@ class Signature:
     wrong: tuple[str, str]
     engine: str = ""
     left: tuple[str, ...] = ()
+    fails: tuple[str, ...] = ()
 
 
 VERL = Signature(
@@ -324,9 +326,10 @@ def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None):
     return (rows / loss_mask.sum(-1).clamp(min=1)).mean()
 """,
     "token_mean",
-    ("", ""),
+    ("loss_mask.sum().clamp(min=1)", "loss_mask.numel()"),
+    fails=("AGV202", "AGV203", "AGV206"),
 )
-"""Wrong in every mode, as it is: a mean of each micro-batch, which frameworks average."""
+"""Its token mean is that of each micro-batch."""
 AREAL = Signature(
     "areal_ppo_actor_loss_fn",
     """

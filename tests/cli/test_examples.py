@@ -197,7 +197,7 @@ def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> N
     assert ran.code == 1, ran
     *_, verdict = ran.out.partition("\nFAIL  ")
     assert code in verdict.replace("(", " ").split(), ran
-    assert explanation in " ".join(ran.out.split())
+    assert explanation in ran.flat
     document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
     found = document["verdicts"][0]["findings"]
     assert code in {f["code"] for f in found}

@@ -21,7 +21,9 @@ from tests.hard.wrong import SPECIAL, WRONG
 
 LATE = 25
 """Drawn cases of a check under --profile quick: none of them shows it, for two seeds of three, or
-for more than half of twelve."""
+for eight of twelve."""
+SOONER = "three_micro_batches_that_cut_groups"
+"""Five seeds of twelve draw what shows it."""
 SHOWN = {
     *("AGV101", "AGV102", "AGV103", "AGV104", "AGV111", "AGV112", "AGV121", "AGV122", "AGV123"),
     *("AGV124", "AGV127", "AGV131", "AGV132", "AGV133", "AGV141", "AGV142", "AGV201", "AGV202"),
@@ -68,7 +70,15 @@ def test_a_hard_case_kills_its_reducer(hard: CorpusCase, executor: Executor) -> 
     assert found is not None and found.code in hard.shows, found
 
 
-@pytest.mark.parametrize("hard", thorough_at_times(corpus(), 18, ids=lambda hard: hard.name))
+@pytest.mark.parametrize(
+    "hard",
+    thorough_at_times(
+        corpus(),
+        18,
+        ids=lambda hard: hard.name,
+        marks=lambda hard: [pytest.mark.xfail(strict=True)] * (hard.name == SOONER),
+    ),
+)
 def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> None:
     how, run = run_of(hard, executor)
     space, late = how.draws(run.space), float("inf")
@@ -80,7 +90,7 @@ def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> No
         return sum(one is None for one in found)
 
     few = missed(range(3))
-    assert few >= 2 or few + missed(range(3, 12)) > 6
+    assert few >= 2 or few + missed(range(3, 12)) >= 8
 
 
 def test_every_code_that_a_step_shows_is_there() -> None:

@@ -34,7 +34,6 @@ def test_a_first_hour(cli: Cli, tmp_path: Path, hour: FirstHour) -> None:
         (tmp_path / name).write_text(text.lstrip("\n"))
     ran = cli("check", hour.path, *BRIEF)
     assert ran.code == hour.code, ran
-    output = ran.out + ran.err
-    output += " ".join(output.split())  # a sentence is found however its lines are broken
+    output = ran.out + ran.err + ran.flat
     assert [text for text in hour.says if text not in output] == [], ran
     assert [text for text in hour.silent if text in output] == [], ran
